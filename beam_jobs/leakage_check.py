@@ -3,8 +3,8 @@
     result = prove(SplitsRequest(...), out, Monitor())
     result["says"], result["anomalies"]
 
-The raw files are read again only when a key is in two splits, to name its rows, and no further than that needs; what was
-filtered or rejected at ingest is so again.
+The raw files are read again only when a key is in two splits, and only until a row of the key is found in each of them.
+Rows that ingest filtered or rejected are left out again.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ FILE = "splits.json"
 
 
 def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """Run the stage: write out/splits.json; return it, a `SplitProof` as JSON.
+    """Run the stage: write a `SplitProof` to out/splits.json, and return it as JSON values.
 
-    An anomaly never fails the stage; `validate` gives it the gravity that the config wants.
+    Leakage is reported as an anomaly and never fails the stage; `validate` gives it the severity that is configured.
 
     Raises:
-        DataError: notes are damaged.
+        DataError: the key index of a span is damaged.
     """
     spans = {output.request.span: output.request for output in request.spans}
     window = [IndexedSpan.load(output.request.span, output.notes.file) for output in request.spans]
@@ -74,13 +74,13 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
 def _rows(
     request: IngestRequest, columns: Sequence[str], hashes: Hashes, monitor: Monitor
 ) -> Iterator[tuple[int, str, str, str, int]]:
-    """Yields rows of a span that have one of these keys: hash, split, the key as it is written, file, and row counted from 1 in
-    the file; of each batch of rows the first of each key and split."""
+    """Yields the rows of a span with one of these key hashes: the hash, the split, the key as text, the file, and the
+    row's number in it, from 1. Of each batch only the first row of each key and split is told."""
     names, before = file_names(request.files), Counter[int]()
     for piece in request.ranges():
         finder = _Finder(request, piece, columns, hashes)
-        types = finder.types(piece)
-        for chunk in read_unchanged(request.open(), request.files, piece, finder.names(types), types):
+        types = finder.column_types(piece)
+        for chunk in read_unchanged(request.open(), request.files, piece, finder.column_names(types), types):
             monitor.check()
             finder.add(chunk)
             for hashed, part, written, at in finder.found:
@@ -90,12 +90,12 @@ def _rows(
 
 
 class _Finder(RangeWork):
-    """Finds rows of a range that have a wanted key."""
+    """Finds the rows of a range that have a wanted key, and writes nothing."""
 
     def __init__(self, request: IngestRequest, piece: Range, columns: Sequence[str], hashes: Hashes):
         super().__init__(request, Path(), piece)
         self.found: list[tuple[int, str, str, int]] = []
-        """Of the last chunk: hash, split, the key as it is written, number in the range."""
+        """The rows found in the last chunk: the key's hash, the split, the key as text, its number in the range."""
         self._key, self._hashes, self._parts = columns, hashes, request.split.names()
 
     def add(self, chunk: Chunk) -> None:

@@ -24,14 +24,14 @@ from typing import Any
 
 from common import child, header, peak_rss_mb, required, write_parquet
 
-from headway.process import own
+from headway.process import mark_own_process
 
 RATIO = 20.0
 NUMBERS, TEXTS = ("dep_delay", "distance", "sched_dep_time"), ("carrier", "origin")
 
 
 def main() -> None:
-    own()
+    mark_own_process()
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=3_300_000, help="rows that Headway predicts")
     parser.add_argument("--tutorial-rows", type=int, default=100_000, help="rows that the tutorial's pipeline predicts")

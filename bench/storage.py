@@ -31,14 +31,14 @@ import numpy as np
 import pyarrow as pa
 from common import child, header
 
-from headway.process import own
+from headway.process import mark_own_process
 
 BUCKET, FP = "bench", "0" * 32
 COLUMNS = 40
 
 
 def main() -> None:
-    own()
+    mark_own_process()
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--shards", type=int, default=256)
     options.add_argument("--megabytes", type=int, default=384)

@@ -38,7 +38,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headway.process import own
+from headway.process import mark_own_process
 from headway.records.encode import encode_classic
 from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import Column
@@ -83,7 +83,7 @@ COLUMNS = (
 
 
 def main() -> None:
-    own()
+    mark_own_process()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--auc", action="store_true", help="compare the AUC instead of the speed")
     parser.add_argument("--only", nargs="+", choices=list(TITLES), help="these, and what they are measured against")

@@ -1,4 +1,4 @@
-"""`import headway` hands out `open`, for a pipeline, and `fit`, for one table. They do what the commands do.
+"""`import headway` offers `open`, for a pipeline, and `fit`, for one table. They do what the commands do.
 
 >>> import pyarrow.parquet
 >>> import headway
@@ -78,7 +78,7 @@ class Pipeline:
         """Says what a run would do, and why. Nothing is run or written.
 
         Returns:
-            The plan, which has the `spans` of the window; `steps`, of each its title `step`, whether its output is there
+            The plan: the `spans` of the window; the `steps`, each with its title `step`, whether its output is there
             (`cached`), and else the `reason` why it would run; `later`, the stages that depend on the verdict.
 
         Raises:
@@ -130,8 +130,8 @@ class Pipeline:
             model: a version's number, "champion", "previous", an alias, or the folder of a SavedModel.
 
         Returns:
-            A table with a row for each, in their order, and the column `prediction` (a probability, a class or a value in the
-            label's unit), and of several classes `probabilities`.
+            A table with a row for each row, in their order. It has the column `prediction` (a probability, a class or a
+            value in the label's unit) and, with several classes, `probabilities`.
 
         Raises:
             DataError: a column is missing, or a row cannot be predicted.
@@ -175,7 +175,7 @@ class Pipeline:
         """Returns one version of the model, by its number, "champion", "previous" or an alias.
 
         Raises:
-            StoreError: there is none.
+            StoreError: there is no such version.
         """
         return Version(self._loaded, self._registry, self._registry.number(str(name)))
 
@@ -264,7 +264,7 @@ class Version:
 
     @property
     def names(self) -> list[str]:
-        """Returns the names that point at it now: "champion", "previous", aliases."""
+        """The names that point at it now: "champion", "previous", aliases."""
         return names_of_versions(self._registry)[self.number]
 
     @property
@@ -273,7 +273,7 @@ class Version:
         return metrics_of(self._version)
 
     def predict(self, rows: Any) -> pa.Table:
-        """Predicts rows in memory with this version, as `Pipeline.predict` does with any, with its errors."""
+        """Predicts rows in memory with this version, as `Pipeline.predict` does; raises the same errors."""
         from flows.pipeline.predict import predict_rows
 
         return predict_rows(self._loaded, rows, model=str(self.number), monitor=Monitor())
@@ -284,7 +284,7 @@ class Version:
 
 
 def fit(table: Any, *, label: str, store: str | Path | None = None, progress: bool = True, **keys: Any) -> TableModel:
-    """Trains a model of one table: the pipeline that `headway init` drafts for it runs, with `keys` in place of its own.
+    """Trains a model of one table: drafts a pipeline for it as `headway init` does, sets `keys` in it, and runs it.
 
     Args:
         table: a pyarrow.Table, a pandas.DataFrame, a mapping of names to columns, or a list of mappings.
@@ -294,7 +294,7 @@ def fit(table: Any, *, label: str, store: str | Path | None = None, progress: bo
         keys: top-level keys of pipeline.yaml, such as `training={"steps": 200}` and `split={"eval": 0.3}`.
 
     Returns:
-        The run, whatever the gate said of its candidate, and what predicts with the model that it trained.
+        The trained model with its run, whatever the gate said of the candidate.
 
     Raises:
         ConfigError, DataError: a key is wrong, or the rows cannot be learned from.
@@ -355,7 +355,7 @@ class TableModel:
         self.pipeline, self.run, self.saved_model, self._temporary = pipeline, run, saved_model, temporary
 
     def predict(self, rows: Any) -> pa.Table:
-        """Predicts rows in memory, as `Pipeline.predict` does, with its errors: a row for each, in their order."""
+        """Predicts rows in memory, as `Pipeline.predict` does; raises the same errors."""
         return self.pipeline.predict(rows, model=str(self.saved_model))
 
     def close(self) -> None:
@@ -372,6 +372,6 @@ class TableModel:
 
 @contextlib.contextmanager
 def _reporting(progress: bool) -> Iterator[Reporter]:
-    """Yields a reporter whose stop Ctrl-C, or a notebook's stop button, asks for; a second one interrupts at once."""
+    """Yields a reporter that Ctrl-C, or a notebook's stop button, asks to stop; a second one interrupts at once."""
     with reporter(quiet=not progress) as report, stop_on_signals(report.stop, signal.SIGINT):
         yield report

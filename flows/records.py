@@ -8,7 +8,7 @@ what `headway monitor` has found.
     state = MonitorState.of(store, "flights")     # monitor/flights.json; an empty one where there is none, or it is damaged
     state.versions[1]["2013-05"].alarms
 
-A record is never changed: a run that goes on writes a later one of the same name, and the next run does for one that was killed.
+A run that goes on replaces its record by later ones; the next run replaces that of a run that was killed.
 """
 
 import contextlib
@@ -36,19 +36,19 @@ from headway.storage.store import Store
 
 LATEST = "latest"
 _Name = Annotated[str, Field(pattern=r"^([^./\\\x00][^/\\\x00]*)?$")]
-"""What becomes part of a path: a record of somebody else's must not lead out of the store."""
+"""A name that becomes part of a path: it must not lead out of the store, whoever wrote the record."""
 
 
 class State(StrEnum):
-    """How a run stands."""
+    """The state of a run."""
 
     RUNNING = "running"
     PROMOTED = "promoted"
     ALREADY = "already champion"
     NAMED = "named"
-    """It pointed an alias at its version."""
+    """The run pointed an alias at its version."""
     DONE = "done"
-    """It ended with the stage that it was asked for."""
+    """The run ended with the stage that it was asked for."""
     FAILED = "failed"
     CANCELLED = "cancelled"
     OVERTAKEN = "overtaken"
@@ -71,43 +71,43 @@ class StepRecord(Result):
     title: str
     fingerprint: _Name
     cached: bool
-    """Its output was there already."""
+    """Whether its output was there already."""
     span: str | None = None
-    """That it ingested."""
+    """The span that it ingested."""
     seconds: float = 0.0
     at: float | None = None
     """Seconds from the start of the run until it was done, or found done."""
     why: Difference | None = None
-    """It ran: the first thing that differs from the most similar output there was."""
+    """Why it ran: the first thing that differs from the most similar output that was there."""
 
 
 class Git(Result):
     commit: str
     branch: str
     changed: tuple[str, ...] = ()
-    """Files that differ from the commit."""
+    """The files that differ from the commit."""
 
 
 class Code(Result):
     tools: dict[str, str] = Field(default={})
-    """Versions."""
+    """The versions of tools, by name."""
     modules: dict[str, str] = Field(default={})
-    """sha256 of the user's files."""
+    """The sha256 of the user's files, by path."""
     git: Git | None = None
 
 
 class ResolvedSettings(Result):
-    """The settings of the training and the model, those left out chosen by the train rows."""
+    """The settings of the training and the model; those left out are chosen by the train rows."""
 
     rows: int
     says: str
-    """In words."""
+    """The settings in words."""
     training: dict[str, Any] = Field(default={})
     model: dict[str, Any] = Field(default={})
 
 
 class TestMetrics(Result):
-    """The candidate on the test split."""
+    """The candidate's metrics on the test split."""
 
     rows: int
     metrics: Metrics
@@ -118,9 +118,9 @@ class ChampionSummary(Result):
 
     version: int
     alarms: tuple[str, ...] = ()
-    """By what it has become worse."""
+    """By what the champion has become worse since its promotion."""
     changes: tuple[tuple[str, Any, Any], ...] = ()
-    """What is different since its run, each with what it was (None: has no words) and is; none where that is not recorded."""
+    """What differs since its run: (what, value before or None, value now); empty if that is not recorded."""
 
 
 class RunRecord(Result):
@@ -137,28 +137,28 @@ class RunRecord(Result):
     seed: int | None = None
     force: bool = False
     last: str | None = None
-    """The stage that it was asked to end with; None: all the way."""
+    """The stage that it was asked to end with; None: the last one."""
     code: Code | None = None
     config: dict[str, Any] | None = None
     """The keys of pipeline.yaml, with what --set changed."""
     stages: tuple[StepRecord, ...] = ()
     broken_off: tuple[str, ...] = ()
-    """The steps that ran when its process died, each with how far it was."""
+    """The steps that were running when its process died, each with how far it was."""
     spans: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
     warnings: tuple[str, ...] = ()
     columns: tuple[dict[str, str], ...] = ()
-    """Of a run that inferred the schema."""
+    """The table of columns of a run that inferred the schema."""
     training: ResolvedSettings | None = None
     verdict: Verdict | None = None
-    """The brief form; None: the run did not come to the gate."""
+    """The verdict in its brief form; None: the run did not reach the gate."""
     test: TestMetrics | None = None
     champion: ChampionSummary | None = None
     metrics: Metrics = Field(default={})
-    """Of the candidate on the eval rows, or of the champion that it is."""
+    """The candidate's metrics on the eval rows; the champion's, if the candidate is the champion already."""
     baselines: dict[str, Metrics] = Field(default={})
     version: int | None = None
-    """That was promoted, named, or found to be the champion."""
+    """The version that was promoted, named, or found to be the champion."""
     alias: str | None = None
     serving: str | int | None = None
     seen: str | None = None
@@ -167,7 +167,7 @@ class RunRecord(Result):
     seconds: float = 0.0
     error: str | None = None
     report: str | None = None
-    """A path, or a bucket's URL."""
+    """The report's path, or its URL in a bucket."""
 
     @property
     def going_on(self) -> bool:
@@ -175,12 +175,12 @@ class RunRecord(Result):
 
     @property
     def ran(self) -> list[StepRecord]:
-        """The steps whose output was not there."""
+        """The steps that ran to their end, as their output was not there."""
         return [step for step in self.stages if not step.cached]
 
     @property
     def begun(self) -> int:
-        """How many steps ran, with those that did not come to their end."""
+        """The number of steps that ran, also of those that were broken off."""
         return len(self.ran) + len(self.broken_off)
 
     @property
@@ -189,13 +189,13 @@ class RunRecord(Result):
         return {step.span: step.fingerprint for step in self.stages if step.span is not None}
 
     def step(self, stage: str) -> StepRecord | None:
-        """Returns the step of a title, "ingest 2013-01" or the candidate's "evaluate"; else the last of a stage."""
+        """Returns the last step of that title, such as "ingest 2013-01", else the last of that stage, else None."""
         steps = [*reversed(self.stages)]
         titled = (step for step in steps if step.title == stage)
         return next(titled, None) or next((step for step in steps if step.stage == stage), None)
 
     def output(self, store: Store, stage: str) -> Output[Any] | None:
-        """Returns the output of a step, named as for `step`; None where it has none, or it is gone."""
+        """Returns the output of a step, named as for `step`; None if there is no such step, or its output is gone."""
         ran = self.step(stage)
         return None if ran is None else find_output(store, ran.stage, ran.fingerprint, ran.title)
 
@@ -212,8 +212,8 @@ def read_record(value: object) -> RunRecord:
     """Returns a record from its JSON.
 
     Raises:
-        ValidationError: it is none.
-        StoreError: it has another format.
+        ValidationError: the value is no record.
+        StoreError: the record has another format.
     """
     check_format(value, "the record of a run")
     return RunRecord.model_validate(value)
@@ -226,8 +226,8 @@ def records(store: Store) -> Iterator[RunRecord]:
             yield read_record(value)
 
 
-def record_of(store: Store, run: str | None) -> RunRecord | None:
-    """Returns the record of a run; None where it was removed, or is damaged."""
+def record_or_none(store: Store, run: str | None) -> RunRecord | None:
+    """Returns the record of a run; None if `run` is None, or the record was removed or is damaged."""
     try:
         return None if run is None else read_record(json.loads(store.read(store.runs_folder / f"{run}.json")))
     except (OSError, ValueError):
@@ -235,7 +235,7 @@ def record_of(store: Store, run: str | None) -> RunRecord | None:
 
 
 def runs_of(store: Store) -> list[RunRecord]:
-    """Returns all runs, newest first, each with its true state."""
+    """Returns the records of all runs, newest first; a run whose process is gone has the state killed."""
     owner, clock = functools.cache(lambda pipeline: store.lock(f"run-{pipeline}").owner()), functools.cache(store.clock)
     return [
         with_its_last_steps(store, settled(run, owner(run.pipeline), clock())) if run.going_on else run
@@ -243,18 +243,18 @@ def runs_of(store: Store) -> list[RunRecord]:
     ]
 
 
-def judging(runs: Iterable[RunRecord], pipeline: str, champion: int | None) -> RunRecord | None:
-    """Returns the first of the runs that judged a champion, besides its candidate."""
+def run_that_judged(runs: Iterable[RunRecord], pipeline: str, champion: int | None) -> RunRecord | None:
+    """Returns the first of a pipeline's runs that compared its candidate with version `champion`; None without one."""
     of = (run for run in runs if run.pipeline == pipeline and run.champion is not None)
     return next((run for run in of if run.champion and run.champion.version == champion), None)
 
 
 def settled(run: RunRecord, owner: Mapping[str, Any] | None, time: float) -> RunRecord:
-    """Correct the record of a run marked as running: add its time so far, or mark it killed if its process is gone.
+    """Returns the record of a run marked as running with its time so far, or as killed if its process is gone.
 
     Args:
-        owner: who holds, or last held, the lock of its pipeline.
-        time: of the store's clock.
+        owner: the facts of the run that holds, or last held, the lock of its pipeline; None: there is none.
+        time: the present time by the store's clock.
     """
     ours = owner is not None and owner.get("run") == run.run
     last: datetime.datetime | None
@@ -270,8 +270,8 @@ def settled(run: RunRecord, owner: Mapping[str, Any] | None, time: float) -> Run
 
 
 def with_its_last_steps(store: Store, run: RunRecord) -> RunRecord:
-    """Returns a killed run with the steps that its process kept as running, and until when it did; others, and where
-    nothing is known of that on this machine, as they are."""
+    """Returns a killed run with the steps that were running when it died (`broken_off`), and its time until then. Other
+    runs, and one whose progress file is not on this machine, are returned unchanged."""
     path = progress_path(store, run.run)
     if run.state != State.KILLED or not path.is_file():
         return run
@@ -289,10 +289,10 @@ def _step_and_amount(step: Mapping[str, Any]) -> str:
 
 
 def find(store: Store, name: str | None, *, pipeline: str) -> RunRecord:
-    """Returns one run by the beginning of its name; "latest": the newest of a pipeline; None: that trained.
+    """Returns a run by the beginning of its name; "latest": the pipeline's newest; None: its newest that trained, or else newest.
 
     Raises:
-        StoreError: there is none, or there are several.
+        StoreError: there is no such run, or there are several.
     """
     runs = runs_of(store)
     own = [run for run in runs if run.pipeline == pipeline]
@@ -320,17 +320,17 @@ def _time(text: Any) -> datetime.datetime | None:
 
 
 def log_path(store: Store, run: str) -> Path:
-    """Returns the log of a run, beside its record."""
+    """Returns the path of a run's log, beside its record."""
     return store.runs_folder / f"{run}.log"
 
 
 def progress_path(store: Store, run: str) -> Path:
-    """Returns the running steps of a run that goes on, beside its record."""
+    """Returns the path of the file with the running steps of a run, beside its record."""
     return store.runs_folder / f"{run}.progress"
 
 
 def read_log(store: Store, run: str) -> str | None:
-    """Returns the log of a run; None where there is none."""
+    """Returns the text of a run's log; None if there is none."""
     path = log_path(store, run)
     try:
         return store.read(path).decode("utf-8", "replace")
@@ -341,11 +341,11 @@ def read_log(store: Store, run: str) -> str | None:
 # --- what monitoring leaves
 
 _MOST_VERSIONS = 20
-"""The findings of so many versions are kept: one that comes back is not checked again."""
+"""How many versions' findings are kept, so that a version that becomes champion again is not checked again."""
 
 
 class SpanCheck(Result):
-    """A span as it was held against one version."""
+    """The check of a span against one version of the model."""
 
     span: str
     champion: int
@@ -357,7 +357,7 @@ class SpanCheck(Result):
     metrics: dict[str, float] = Field(default={})
     decay: tuple[str, ...] = ()
     checked: str = ""
-    """When."""
+    """The time of the check."""
 
     @property
     def alarms(self) -> tuple[str, ...]:
@@ -365,7 +365,7 @@ class SpanCheck(Result):
 
 
 class MonitorState(Result):
-    """What `headway monitor` has found of each version that was the champion, by its number and by span."""
+    """The findings of `headway monitor` on each version that was the champion, by its number and by span."""
 
     versions: dict[int, dict[str, SpanCheck]] = Field(default={})
 
@@ -377,7 +377,7 @@ class MonitorState(Result):
             return cls()
 
     def add(self, store: Store, pipeline: str, check: SpanCheck) -> None:
-        """Notes a finding, and writes the file."""
+        """Adds the check of a span and writes the file; drops the versions whose last check is the oldest."""
         found = self.versions.pop(check.champion, {})
         self.versions[check.champion] = found | {check.span: check}  # the newest last
         for number in [*self.versions][:-_MOST_VERSIONS]:

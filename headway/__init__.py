@@ -33,10 +33,10 @@ def __dir__() -> list[str]:
 
 
 def _import_beside(package: str) -> None:
-    """Imports a package of Headway from beside this one: a script's or a notebook's folder may have one of the same name.
+    """Imports a package of Headway from the folder of this one, since a script's folder may have one of the same name.
 
     Raises:
-        ImportError: the other one is imported already.
+        ImportError: another package of this name is imported already.
     """
     if (found := sys.modules.get(package)) is not None:
         if (file := getattr(found, "__file__", None)) != str(_BESIDE / package / "__init__.py"):

@@ -5,8 +5,8 @@ class SplitConfig(Frozen):
 
 load(SplitConfig, {"eval": "x"}, where="pipeline.yaml")   # ConfigError: split.eval: 'x' is not a number
 
-An error says the key, the value, and what is allowed. A key that may hold several kinds of things (`auto`, or a mapping) gives
-an error for each kind; what is said is that of the kind that was meant, or, where none comes near, all of them in one sentence.
+An error says the key, the value, and what is allowed. For a key that may hold several kinds of values (`auto`, or a
+mapping) pydantic gives an error per kind; the message has that of the kind that was meant, or else all in one sentence.
 """
 
 import difflib
@@ -33,17 +33,17 @@ class Frozen(BaseModel):
 
 
 OneOrMore = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
-"""Takes one text for a tuple of texts, as in `Annotated[tuple[str, ...], OneOrMore]`."""
+"""A validator that makes a tuple of a single string, as in `Annotated[tuple[str, ...], OneOrMore]`."""
 
 
 def refuse_idle(config: BaseModel, keys: Sequence[str], when: str) -> None:
-    """Refuse keys of a config that would change nothing, as its other keys stand.
+    """Refuse keys of a config that have no effect, given the config's other keys.
 
     Args:
-        when: what they need: "with mode: hash".
+        when: the condition under which they have an effect, for the message: "with mode: hash".
 
     Raises:
-        ValueError: one of them has another value than its default.
+        ValueError: one of them is set to another value than its default.
     """
     for key in keys:
         field = type(config).model_fields[key]
@@ -52,21 +52,21 @@ def refuse_idle(config: BaseModel, keys: Sequence[str], when: str) -> None:
 
 
 class Result(BaseModel):
-    """Part of a stage's answer that people read; keys that it does not have are passed over."""
+    """The base class of immutable results, such as stages' answers and their parts; unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=(), defer_build=True)
 
 
 _MOST_VALUES, _MOST_DEPTH = 1_000_000, 100
-"""Of a YAML document with its aliases written out."""
+"""The limits of a YAML document with its aliases expanded: its number of values, and its depth of nesting."""
 
 
 def read_yaml(path: Path, *, keys: Sequence[str] = ()) -> dict[str, Any]:
     """Returns the mapping in a YAML file; ConfigError when it is missing, not YAML, or not a mapping.
 
     Args:
-        keys: some of them stand in every such file. A file without any is another kind of file, perhaps one that holds
-            secrets: its error repeats nothing of it.
+        keys: keys of which every such file has at least one. The error for a file without any quotes nothing of it,
+            since it may be another kind of file, with secrets.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -136,7 +136,7 @@ _UniqueKeyLoader.add_implicit_resolver(
 
 
 def read_value(text: str) -> Any:
-    """Read one YAML value, as in a file; ConfigError when it is not valid."""
+    """Returns the value of a YAML text; ConfigError when it is not valid."""
     try:
         return _loaded(text)
     except (_Unbounded, yaml.YAMLError) as error:
@@ -146,11 +146,11 @@ def read_value(text: str) -> Any:
 
 
 class _Unbounded(ValueError):
-    """A document that is nested too deeply, or expands to too many values."""
+    """Raised for a YAML document that is nested too deeply, or whose aliases expand to too many values."""
 
 
 def _loaded(text: str) -> Any:
-    """Load a YAML text, unless it is nested too deeply or its aliases expand to too many values."""
+    """Returns the value of a YAML text; `_Unbounded` if its nesting is too deep, or it expands to too many values."""
     try:
         value = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 (a SafeLoader)
     except RecursionError:
@@ -169,7 +169,7 @@ def _loaded(text: str) -> Any:
 
 
 def load(model: type[Model], value: Any, *, where: str) -> Model:
-    """Validate `value` as `model`; ConfigError names the file, the key, the value and the allowed values."""
+    """Returns `value` as a `model`; else a ConfigError names the file, the key, the value and the allowed values."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -180,9 +180,9 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def expand(text: str, *, where: str) -> str:
-    """Replace each ${NAME} in `text` from the environment; ConfigError when NAME is not set.
+    """Returns `text` with each ${NAME} replaced by that environment variable; ConfigError when NAME is not set.
 
-    What was put in is hidden from then on wherever a text leaves the process: see headway.redaction.
+    From then on, the values put in are redacted in every text that leaves the process (`headway.redaction`).
     """
 
     def value(match: re.Match[str]) -> str:
@@ -223,17 +223,17 @@ _PLAIN = {
 
 
 def sentences(model: type[BaseModel], error: ValidationError, value: Any) -> list[str]:
-    """Returns one sentence per problem of `value`, which should have been a `model`."""
+    """Returns one sentence per problem in `error`, which pydantic raised for `value` as a `model`."""
     errors = [(_tokens(item["loc"], value), dict(item)) for item in error.errors()]
     return [_sentence(model, loc, item) for loc, item in _settled(errors, ())]
 
 
 Token = tuple[bool, Any]
-"""(whether it is a kind of value, not a key; what it says)"""
+"""A part of an error's path: whether it names a kind of value rather than a key, and the name."""
 
 
 def _tokens(loc: Loc, value: Any) -> list[Token]:
-    """Returns the parts of an error's path: keys, and the names of kinds that pydantic puts between them."""
+    """Returns the parts of an error's path: keys, and the names of kinds of values that pydantic puts between them."""
     tokens: list[Token] = []
     for part in loc:
         if (isinstance(value, dict) and part in value) or (
@@ -250,7 +250,7 @@ def _tokens(loc: Loc, value: Any) -> list[Token]:
 
 
 def _settled(errors: Sequence[tuple[list[Token], Error]], at: Loc) -> list[tuple[Loc, Error]]:
-    """Returns the errors by the path of their key, merged to one per key that may hold several kinds of values."""
+    """Returns each wrong key's path and error; for several kinds of values, that of the kind meant, or one for all."""
     kinds: dict[Any, list[tuple[list[Token], Error]]] = {}
     keys: dict[Any, list[tuple[list[Token], Error]]] = {}
     settled: list[tuple[Loc, Error]] = []
@@ -319,7 +319,7 @@ def _message(model: type[BaseModel], loc: Loc, item: Error) -> str:
 
 
 def _hint(items: Sequence[Error], value: Any) -> str:
-    """Returns the allowed word that was probably meant."""
+    """Returns "; did you mean ...?" with the allowed word that is most like `value`; "" when none is."""
     words = [
         word
         for item in items
@@ -335,7 +335,7 @@ def _close(value: Any, words: Sequence[str]) -> str:
 
 
 def _models(model: type[BaseModel], loc: Loc) -> list[type[BaseModel]]:
-    """Returns the models that may be at a path, as far as the annotations tell."""
+    """Returns the models that may stand at the path `loc` within `model`, as far as the annotations tell."""
     models = [model]
     for part in loc:
         if fields := _called(models, part):
@@ -346,7 +346,7 @@ def _models(model: type[BaseModel], loc: Loc) -> list[type[BaseModel]]:
 
 
 def _called(models: Sequence[type[BaseModel]], *names: Any) -> list[Any]:
-    """Returns the fields with these names."""
+    """Returns the models' fields that have one of these names or aliases."""
     return [f for model in models for name, f in model.model_fields.items() if {name, f.alias} & {*names}]
 
 
@@ -358,7 +358,7 @@ def _inside(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _tags(model: type[BaseModel]) -> list[str]:
-    """Returns the words that distinguish a model from others in the same place."""
+    """Returns the values of a model's fields of one allowed value, by which pydantic tells it from others."""
     return [get_args(field.annotation)[0] for field in model.model_fields.values() if _is_tag(field)]
 
 
@@ -367,6 +367,6 @@ def _is_tag(field: Any) -> bool:
 
 
 def _fields(models: Sequence[type[BaseModel]], *, tags: bool = False) -> list[str]:
-    """Returns the keys of any of the models; those that only distinguish them are left out, unless `tags`."""
+    """Returns the keys of all of the models; without `tags`, those of only one allowed value are left out."""
     fields = [item for model in models for item in model.model_fields.items()]
     return list(dict.fromkeys(field.alias or name for name, field in fields if tags or not _is_tag(field)))

@@ -22,9 +22,9 @@ class HeadwayError(Exception):
 
     exit_code = 1
     ag_pass_through = True
-    """Raised where TensorFlow traces Python: AutoGraph would make a StagingError of it, with frames of its own."""
+    """Tells AutoGraph to raise the error unchanged from code that TensorFlow traces, not as a StagingError."""
     _keras_call_info_injected = True
-    """Raised in a Keras layer: Keras would make another of it, with the layer's arguments as the problem."""
+    """Tells Keras to raise the error unchanged from a layer, without the layer's arguments in the problem."""
 
     def __init__(self, problem: str, *, where: str | None = None, fix: str | None = None):
         super().__init__(problem)
@@ -36,7 +36,7 @@ class HeadwayError(Exception):
 
     @property
     def facts(self) -> dict[str, str | None]:
-        """Its parts as text without secrets, with the name of its kind."""
+        """The error as a dict of kind (its class), problem, where and fix, with secrets redacted."""
         parts = {"problem": self.problem, "where": self.where, "fix": self.fix}
         return {"kind": type(self).__name__} | {name: text and redact(text) for name, text in parts.items()}
 
@@ -64,7 +64,7 @@ class Rejected(HeadwayError):
 
 
 class Overtaken(Rejected):
-    """What was decided rests on a champion, or on an alias, that somebody changed meanwhile."""
+    """A decision came too late: somebody has changed the champion or the alias that it rests on."""
 
 
 class StoreError(HeadwayError):
@@ -80,7 +80,7 @@ class Locked(StoreError):
 
 
 class Cancelled(HeadwayError):
-    """The user or the scheduler asked to stop; what was done is kept."""
+    """The user or the scheduler asked for a stop; finished work is kept."""
 
     exit_code = 130
 
@@ -91,4 +91,4 @@ class Pruned(Cancelled):
 
 _ALL = (HeadwayError, ConfigError, DataError, Rejected, Overtaken, StoreError, Locked, Cancelled, Pruned)
 KINDS: dict[str, type[HeadwayError]] = {kind.__name__: kind for kind in _ALL}
-"""By name, so that an error crosses a process boundary as JSON and is raised as the same kind."""
+"""The classes by name: an error that crosses a process boundary as JSON is raised as the same class."""

@@ -17,55 +17,55 @@ from typing import Any
 
 
 def counted(count: int, singular: str, plural: str | None = None) -> str:
-    """Returns a count with its noun; `plural` where that is not `singular` with an s."""
+    """Returns a count with its noun; `plural` is given where it is not `singular` with an s."""
     return f"{count:,} {agree(count, singular, plural or singular + 's')}"
 
 
 def amount(done: float, total: float | None, unit: str) -> str:
-    """Returns how far something is; "" where it has no unit, since it has not said yet."""
+    """Returns progress as text, "300 of 1,000 rows"; "" while the unit is "", before the first report."""
     of = f" of {total:,.0f}" if total else ""
     return f"{done:,.0f}{of} {unit}" if unit else ""
 
 
 def agree(count: int, singular: str, plural: str) -> str:
-    """Returns the word that agrees with a count."""
+    """Returns `singular` for a count of 1, else `plural`."""
     return singular if count == 1 else plural
 
 
 def some(names: Sequence[object], most: int, show: Callable[[object], str] = str, sep: str = ", ") -> str:
-    """Returns the first few names, and the number of the others."""
+    """Returns the first `most` names as text, joined by `sep`, and the number of the others."""
     rest = f" and {len(names) - most:,} more" if len(names) > most else ""
     return sep.join(map(show, names[:most])) + rest
 
 
 def listed(names: Sequence[str], word: str = "and") -> str:
-    """Returns all of the names: a, b and c."""
+    """Returns all names as text: a, b and c; `word` stands before the last one."""
     return f" {word} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def capital(text: str) -> str:
-    """Returns a text that begins a sentence or a title."""
+    """Returns the text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
 def sentence(text: str) -> str:
-    """Returns a text that stands alone: a capital first, a full stop last; nothing of nothing."""
+    """Returns the text as a sentence: its first letter in upper case, and a full stop at the end; "" for ""."""
     return f"{capital(text)}{'' if text.endswith('.') else '.'}" if text else ""
 
 
 def short(text: str, most: int) -> str:
-    """Returns a text of at most so many letters, cut off if need be."""
+    """Returns the text, cut to `most` characters with ... at the end if it is longer."""
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def did_you_mean(name: object, names: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
-    """Returns a question with the most similar of the known names, or `otherwise`."""
+    """Returns "did you mean NAME?" with the most similar of `names`; `otherwise` when none is similar."""
     close = difflib.get_close_matches(str(name), list(names), 1, cutoff)
     return f"did you mean {close[0]!r}?" if close else otherwise
 
 
 def number(value: float | None) -> str:
-    """Returns a number with about four significant digits and thousands separators; 'undefined' for None."""
+    """Returns a number as text with about four significant digits and thousands separators; 'undefined' for None."""
     if value is None:
         return "undefined"
     size = abs(value)
@@ -80,27 +80,27 @@ def number(value: float | None) -> str:
 
 
 def metric_text(value: float | None) -> str:
-    """Returns the value of a metric: as `number` has it; of one nearer to 0 than 0.0001 that it is, or -0.0000 where it
-    is negative."""
+    """Returns the value of a metric as text, as `number` does; for one between 0 and 0.0001 '<0.0001', and for one
+    between -0.0001 and 0 '-0.0000'."""
     if value is not None and 1e-9 <= abs(value) < 1e-4:
         return "<0.0001" if value > 0 else "-0.0000"
     return number(value)
 
 
 def signed(value: float | None) -> str:
-    """Returns the text of a change, always with its sign: one nearer to 0 than 0.0001 is +0.0000 or -0.0000."""
+    """Returns a change as text with its sign; one nearer to 0 than 0.0001 is +0.0000 or -0.0000."""
     if value is None or value < 1e-9:
         return metric_text(value)
     return f"+{metric_text(value)}" if value >= 1e-4 else "+0.0000"
 
 
 def ends(interval: Sequence[float] | None, show: Callable[[float], str] = metric_text) -> str:
-    """Returns the ends of an interval; empty where there is none."""
+    """Returns the two ends of an interval as text, '0.7 to 0.72'; "" when it is None."""
     return "" if interval is None else f"{show(interval[0])} to {show(interval[1])}"
 
 
 def between(interval: Sequence[float] | None, confidence: float | None = None) -> str:
-    """Returns the interval of a change in words, with its confidence where that is known."""
+    """Returns the interval of a change as text, with its confidence if that is given: '95% interval -0.01 to +0.02'."""
     if interval is None:
         return "no interval"
     share = "" if confidence is None else f"{100 * confidence:.4g}% "
@@ -108,12 +108,12 @@ def between(interval: Sequence[float] | None, confidence: float | None = None) -
 
 
 def chance(p: float | None) -> str:
-    """Returns a p value in words."""
+    """Returns a p value as text: 'p 0.012', 'p < 0.001'; 'p undefined' for None."""
     return "p undefined" if p is None else "p < 0.001" if p < 0.001 else f"p {p:.3f}"
 
 
 def percent(part: float) -> str:
-    """Returns a share in whole percent, or as precisely as tells it from nothing and from all."""
+    """Returns a share in percent, with as many decimals as show that it is not 0% or 100%."""
     rest, digits = min(part, 1 - part), 0
     while 0 < rest < 0.01 / 10**digits and digits < 6:
         digits += 1
@@ -121,7 +121,7 @@ def percent(part: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Returns a time in the unit that a person would say."""
+    """Returns a duration as text, in seconds, minutes, hours or days by its length."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     for limit, unit, name in ((90, 1, "s"), (90 * 60, 60, "min"), (36 * 3600, 3600, "h")):
@@ -131,7 +131,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """Returns a number of bytes in the unit that a person would say, of a thousand each."""
+    """Returns a number of bytes as text, in bytes, kB, MB, GB or TB by its size, of a thousand each."""
     value, unit = float(count), "bytes"
     for larger in ("kB", "MB", "GB", "TB"):
         if value < 999.5:
@@ -143,24 +143,24 @@ def size(count: int) -> str:
 
 
 def window_text(spans: Sequence[str] | None) -> str:
-    """Returns the first and the last of some spans."""
+    """Returns the first and the last of a window's spans, '2013-01 to 2013-02'; "" when there are none."""
     return "" if not spans else spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"
 
 
 def of_window(spans: Sequence[str], word: str = "of") -> str:
-    """Returns the same after what they are of; empty where a source has but one, without a name."""
+    """Returns `window_text` after `word`, ' of 2013-01 to 2013-02'; "" for no spans, or a source's only one, "all"."""
     return "" if not spans or list(spans) == ["all"] else f" {word} {window_text(spans)}"
 
 
-def usual(metrics: Mapping[str, Any]) -> list[str]:
-    """Returns the names of the most important metrics that have a value, the first one first."""
+def main_metrics(metrics: Mapping[str, Any]) -> list[str]:
+    """Returns the names of the main metrics, then of the user's own (with a colon), that have a value."""
     first = ("auc", "ndcg", "loss", "accuracy", "calibration", "deviance", "rmse", "mae", "coverage")
     own = [name for name in metrics if ":" in name]  # of the user's
     return [name for name in (*first, *own) if metrics.get(name) is not None]
 
 
 def metrics_line(metrics: Mapping[str, Any] | None, baselines: Mapping[str, Mapping[str, Any]] | None = None) -> str:
-    """Returns the most important metrics with those of the baselines: `auc 0.91 (constant 0.5)`."""
+    """Returns the main metrics as text, with those of the baselines: 'auc 0.91 (constant 0.5)'."""
 
     def beside(name: str) -> str:
         values = {who: of[name] for who, of in (baselines or {}).items() if of.get(name) is not None}
@@ -169,14 +169,14 @@ def metrics_line(metrics: Mapping[str, Any] | None, baselines: Mapping[str, Mapp
         return " (" + ", ".join(f"{who} {metric_text(value)}" for who, value in values.items()) + ")"
 
     values = metrics or {}
-    return ", ".join(f"{name} {metric_text(values[name])}{beside(name)}" for name in usual(values))
+    return ", ".join(f"{name} {metric_text(values[name])}{beside(name)}" for name in main_metrics(values))
 
 
 def when(time: object) -> str:
-    """Returns a time of a record for a reader: '2026-11-23 04:14'."""
+    """Returns the ISO time of a record as text for people, '2026-11-23 04:14'; "" for none."""
     return str(time or "")[:16].replace("T", " ")
 
 
 def now() -> str:
-    """Returns the time in UTC, ISO 8601 with milliseconds."""
+    """Returns the present time in UTC, ISO 8601 with milliseconds: '2026-11-23T04:14:05.123Z'."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

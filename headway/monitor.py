@@ -13,14 +13,14 @@ from headway.errors import Cancelled
 
 
 class Monitor:
-    """Silent by default; the command line, the worker and the Prefect flow each override `progress` and `log`."""
+    """The base monitor ignores progress and log lines; command line, worker and Prefect flow each override it."""
 
     def __init__(self, stop: threading.Event | None = None):
         self.stop = stop or threading.Event()
 
     def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
-        """Report that `done` of `total` units are finished (None: unknown); `facts` are JSON values such as loss or
-        split."""
+        """Report that `done` of `total` units are finished (`total` is None if unknown); `facts` are JSON values such
+        as loss or split."""
 
     def log(self, line: str) -> None:
         """Report one line for a person."""

@@ -1,9 +1,9 @@
 """Headway's own processes: a mark on them, the warnings they show, threads, and children that answer requests as JSON lines.
 
-    own()              # where a process begins that does nothing else: worker, command line, Beam's worker
-    if owned(): ...    # in a library: make ops deterministic, set threads, hide GPUs, silence what an import prints
+    mark_own_process()         # first in a process that does nothing else: worker, command line, Beam's worker
+    if is_own_process(): ...   # in a library: make ops deterministic, set threads, hide GPUs, silence an import
     quiet_libraries()  # warnings that libraries give to their own developers are kept from people who type commands
-    with uncollected():
+    with gc_paused():
         import tensorflow
     in_threads(function, items)
 
@@ -38,16 +38,16 @@ from pathlib import Path
 from typing import IO, Any, ClassVar, NoReturn, TypeVar
 
 LAST_LINES = 20
-"""Printed lines of a child that an error shows."""
+"""The number of a child's last printed lines that an error shows."""
 MOST_THREADS = 8
-"""Of `in_threads`: each has arrays of its own."""
+"""The most threads of `in_threads`, since each holds arrays of its own."""
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 SCRATCH = "HEADWAY_SCRATCH"
-"""The environment variable that names the folder of a child's temporary files, which goes with the child."""
+"""The environment variable that names the folder of a child's temporary files, which is deleted with the child."""
 _SCRATCH_PREFIX = "headway-scratch-"
 _NEW_SECONDS = 60.0
-"""A folder that changed since then may be about to be locked."""
+"""The age in seconds below which a scratch folder is kept: its process may not have locked it yet."""
 _OWN: list[int | None] = []
 _LIBRARIES = (
     "absl|apache_beam|dateutil|fsspec|google|grpc|h5py|jax|keras|ml_dtypes|numpy|pandas|prefect|pyarrow|pydantic|"
@@ -56,17 +56,17 @@ _LIBRARIES = (
 _OURS = "headway|beam_jobs|flows|tfcore"
 
 
-def own(lifeline: int | None = None) -> None:
-    """Mark this process as Headway's; called before TensorFlow is imported.
+def mark_own_process(lifeline: int | None = None) -> None:
+    """Mark this process as Headway's own, which may set threads, hide GPUs etc.; called before TensorFlow's import.
 
     Args:
-        lifeline: the descriptor of the pipe that the process lives as long as.
+        lifeline: the descriptor of the pipe whose end ends this process; None: there is none.
     """
     _OWN[:] = [lifeline]
 
 
-def owned() -> bool:
-    """Returns whether `own` was called in this process."""
+def is_own_process() -> bool:
+    """Returns whether `mark_own_process` was called in this process."""
     return bool(_OWN)
 
 
@@ -79,9 +79,9 @@ def quiet_libraries() -> None:
 
 
 @contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Pause the garbage collector within the block, for the import of TensorFlow: half a million objects that stay, through which
-    it looks again and again, and finds nothing."""
+def gc_paused() -> Iterator[None]:
+    """Pause Python's garbage collector in the block. During the import of TensorFlow it would scan half a million
+    lasting objects again and again, and free none."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -103,11 +103,11 @@ def in_threads(
     most: int = MOST_THREADS,
     check: Callable[[], None] = lambda: None,
 ) -> list[Made]:
-    """`function` of each item, in as many threads as there are cores, or in this one alone. For work of NumPy and Arrow, which
-    let other threads run.
+    """Returns `function` of each item, in order, computed in as many threads as there are cores. For work of NumPy and
+    Arrow, which let other threads run.
 
     Args:
-        most: threads; 1 means this one.
+        most: the most threads; 1: this thread alone.
         check: called between items, in this thread; may raise to stop.
     """
     threads = min(cores(), most, len(items))
@@ -131,12 +131,12 @@ def in_threads(
 
 
 def lifeline() -> int | None:
-    """Returns the descriptor of the pipe whose end ends this process; None: there is none."""
+    """Returns `mark_own_process`'s descriptor of the pipe whose end ends this process; None: there is none."""
     return _OWN[0] if _OWN else None
 
 
-def leave(code: int) -> NoReturn:
-    """End this child at once, without what Python does at its end, with its forks, and take its temporary files away."""
+def exit_now(code: int) -> NoReturn:
+    """End this child process at once, without Python's shutdown; kill its forks and delete its temporary files."""
     for forked in Forked.made:
         forked.kill()  # one that is stuck in native code does not see its pipe end
     if SCRATCH in os.environ:
@@ -145,9 +145,9 @@ def leave(code: int) -> NoReturn:
 
 
 class Scratch(tempfile.TemporaryDirectory[str]):
-    """A temporary folder that goes with this process even if it is killed, as `tempfile.TemporaryDirectory`.
+    """A `tempfile.TemporaryDirectory` that does not stay for good when its process is killed.
 
-    It is locked (flock) as long as the process lives, in whatever container that is; making one removes those of this
+    It is locked (flock) as long as the process lives, in whatever container that is; making one deletes those of this
     user whose process is dead.
 
     Args:
@@ -167,7 +167,7 @@ class Scratch(tempfile.TemporaryDirectory[str]):
 
 
 def remove_abandoned() -> None:
-    """Remove this user's folders of dead processes."""
+    """Delete this user's `Scratch` folders whose process is dead."""
     for path in Path(tempfile.gettempdir()).glob(f"{_SCRATCH_PREFIX}*"):
         with contextlib.suppress(OSError):  # another user's; locked: its process lives; removed by another process
             lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
@@ -181,12 +181,12 @@ def remove_abandoned() -> None:
 
 
 class Forked:
-    """A child that this process has forked, with what `ChildProcess` uses of a `subprocess.Popen`."""
+    """A forked child process, with the part of `subprocess.Popen`'s interface that `ChildProcess` uses."""
 
     waiting: ClassVar[list["Forked"]] = []
-    """Those that wait to be used."""
+    """The forked children that wait for their use by a `ChildProcess`."""
     made: ClassVar[list["Forked"]] = []
-    """All of this process."""
+    """All children that this process has forked."""
 
     def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[bytes], stderr: IO[bytes]):
         self.pid, self.stdin, self.stdout, self.stderr = pid, stdin, stdout, stderr
@@ -194,7 +194,7 @@ class Forked:
         self.made.append(self)
 
     def kill(self) -> None:
-        """Kill it unless it has ended."""
+        """Kill the child unless it has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(0.0)
         if self.returncode is None:
@@ -220,7 +220,7 @@ class Forked:
 def start(
     arguments: Sequence[str], environment: Mapping[str, str] | None = None, folder: str | None = None
 ) -> tuple[subprocess.Popen[bytes], Scratch]:
-    """Start a Python process for a `ChildProcess`; it, and the folder of its temporary files."""
+    """Start a Python process for a `ChildProcess`; returns the process and the folder of its temporary files."""
     scratch = Scratch("child")
     temporary = {"TMPDIR": scratch.name, SCRATCH: scratch.name}
     process = subprocess.Popen(
@@ -248,7 +248,7 @@ class ChildProcess:
         ignore: lines that begin so are dropped.
         environment: variables set for it on top of this process's.
         folder: its working directory; None: this process's.
-        process: one that runs already, and its folder, in place of new ones.
+        process: a running process and its folder of temporary files, used in place of new ones.
     """
 
     def __init__(
@@ -281,7 +281,7 @@ class ChildProcess:
         return self._process.returncode
 
     def send(self, message: Mapping[str, Any], default: Callable[[Any], Any] | None = None) -> None:
-        """Send a request; nothing if the process has ended, which the end of its answers shows.
+        """Send a request; does nothing if the process has ended, after which `answer` gets None.
 
         Args:
             default: makes JSON values of others, as for json.dumps.
@@ -292,12 +292,12 @@ class ChildProcess:
             self._stdin.flush()
 
     def let_go(self) -> None:
-        """Close the process's stdin, which ends it."""
+        """Close the process's stdin, upon which it ends by itself."""
         with self._sending, contextlib.suppress(OSError, ValueError):
             self._stdin.close()
 
     def close(self, seconds: float) -> None:
-        """Close stdin; kill the process if it does not end within so many seconds, and then what it started."""
+        """Close stdin, wait `seconds` at most, kill the process and what it started, and delete temporary files."""
         self.let_go()
         self.exit_code(seconds)
         if isinstance(self._process, Forked):
@@ -310,14 +310,14 @@ class ChildProcess:
         self._scratch.cleanup()
 
     def fate(self) -> str:
-        """Returns the end of the process in words: "was ended by SIGKILL"."""
+        """Returns as text how the process ended: "was ended by SIGKILL", "ended with exit code 1"."""
         code = self.exit_code(5.0)
         if code is None:
             return "closed its pipe"
         return f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
 
     def last_lines(self) -> str:
-        """Returns the last lines that the process printed, to be added to a sentence."""
+        """Returns the last lines that the process printed to stderr, as text to be added to a sentence."""
         self._printer.join(1.0)
         lines = "".join(f"\n  | {line}" for line in self._lines)
         return f"; its last lines:{lines}" if lines else "; it printed nothing"

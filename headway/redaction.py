@@ -16,7 +16,7 @@ What is hidden:
 
 A value is shown as the ${NAME} that it stood for, also where it stands percent-encoded, escaped, or in base64; of one that is
 JSON, the members that have a secret's name are hidden alone too. Shorter values are shown: a text without every "1" would say
-nothing. `protect` begins it, first thing in every process of Headway's.
+nothing. Every process of Headway's calls `protect` first, which switches all this on.
 """
 
 import base64
@@ -44,10 +44,10 @@ _NAMED_SECRET = re.compile(
     r"(_(ID|STRING|VALUE|JSON|BASE64|\d+))*",
     re.IGNORECASE,
 )
-"""How the name of a variable ends that holds a secret: PGPASSWORD, AWS_ACCESS_KEY_ID; not GIT_AUTHOR_NAME, AUTH_MODE."""
+"""How a secret variable's name ends: PGPASSWORD, AWS_ACCESS_KEY_ID; not GIT_AUTHOR_NAME, AUTH_MODE."""
 _SECRET_LENGTH, _LENGTH, _LINE_LENGTH = 4, 8, 16
 _HARMLESS = re.compile(r"[\d\s.,:/_+TZ-]*")
-"""Numbers, dates and times."""
+"""Values that are no secrets: numbers, dates and times."""
 # a password may hold a slash or an @; what stands before the first slash may be a host and a port
 USERINFO = re.compile(
     r"\b([a-zA-Z][a-zA-Z0-9+.-]*://)(?:[^\s/@:'\"]+:(?!\d+/)[^\s@'\"]*|[^\s/@'\"]*)@(?:[^\s/@'\"]*@)*"
@@ -64,17 +64,17 @@ _HEADER = re.compile(
 )
 _guard = threading.Lock()
 _hidden: dict[str, re.Pattern[str]] = {}
-"""By ${NAME}: how its value looks in a text; the longest value first."""
+"""{NAME of a variable: pattern of its value, plain or encoded, in a text}; the longest value first."""
 _values: dict[str, str] = {}
 _secrets: set[str] = set()
-"""The names of those that are hidden wherever they stand, and in answers that programs work with too."""
+"""The names of variables whose values are secrets: hidden within words too, and in answers for programs."""
 
 
 def remember(name: str, value: str, *, secret: bool | None = None) -> None:
     """Hide the value of the environment variable `name` from now on, if it is long enough to be recognized.
 
     Args:
-        secret: whether it is one; None: as the name says.
+        secret: whether the value is a secret; None: judged by the name.
     """
     secret = _SECRET_NAME.search(name) is not None if secret is None else secret
     if len(value) < (_SECRET_LENGTH if secret else _LENGTH) or (not secret and _HARMLESS.fullmatch(value)):
@@ -131,8 +131,8 @@ def _remember_environment() -> None:
 
 
 def _is_path(value: str) -> bool:
-    """Returns whether it is the path of a file with a secret, as a service account's is; a key in base64 may begin with
-    a slash too."""
+    """Returns whether a value is the path of a file, as for a service account's key. A key in base64 may begin with a
+    slash too: the file or its folder has to exist."""
     with contextlib.suppress(OSError, RuntimeError, ValueError):
         path = Path(value).expanduser()
         below = path.parent != Path(path.anchor) and path.parent.is_dir()
@@ -141,8 +141,8 @@ def _is_path(value: str) -> bool:
 
 
 def _members(value: str) -> list[str]:
-    """Returns the secrets in credentials that are JSON, as those of a service account: of a list all texts, else by
-    their names."""
+    """Returns the secrets in credentials that are JSON: all texts of a list, and an object's members with a secret's
+    name; [] if the value is not JSON."""
     found: list[str] = []
 
     def look(item: Any, secret: bool) -> None:
@@ -162,11 +162,11 @@ def _members(value: str) -> list[str]:
 
 
 def redact(text: str, *, secrets_only: bool = False) -> str:
-    """Replace the hidden values in `text`.
+    """Returns `text` with hidden values replaced by ${NAME} or ***.
 
     Args:
-        secrets_only: leave the values of variables whose name is an ordinary one: for answers that programs work with,
-            whose paths have to be the real ones.
+        secrets_only: leave the values of variables that are no secrets, such as paths: for answers that programs work
+            with.
     """
     for name, pattern in list(_hidden.items()):
         if secrets_only and name not in _secrets:
@@ -180,7 +180,7 @@ def redact(text: str, *, secrets_only: bool = False) -> str:
 
 
 def redacted(value: Any, *, secrets_only: bool = False) -> Any:
-    """Redact every text in a JSON value, but no key."""
+    """Returns a JSON value with every text redacted, but no key of a dict."""
     if isinstance(value, str):
         return redact(value, secrets_only=secrets_only)
     if isinstance(value, dict):
@@ -191,7 +191,7 @@ def redacted(value: Any, *, secrets_only: bool = False) -> Any:
 
 
 def scrub(error: Error) -> Error | RuntimeError:
-    """Redact the texts of `error` and of the errors behind it, for a caller that prints them."""
+    """Redact `error` and its causes in place; returns it, or a RuntimeError if its text cannot be changed."""
     seen: set[int] = set()
     behind: list[BaseException | None] = [error]
     while behind:
@@ -209,7 +209,7 @@ def scrub(error: Error) -> Error | RuntimeError:
 
 
 def forget() -> None:
-    """Hide only what is in URLs from now on; for tests."""
+    """Forget all values to hide, so that only URLs, parameters and headers are redacted from now on; for tests."""
     _hidden.clear()
     _values.clear()
     _secrets.clear()

@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from headway.storage.process_identity import alive, place, started
+from headway.storage.process_identity import alive, host_name, started
 
 
 class PidFile:
@@ -29,13 +29,13 @@ class PidFile:
         self.path = path
 
     def write(self, pid: int) -> None:
-        self.path.write_text(json.dumps({"pid": pid, "started": started(pid), "place": place()}))
+        self.path.write_text(json.dumps({"pid": pid, "started": started(pid), "place": host_name()}))
 
     def process(self) -> tuple[int, str] | None:
         """Return (pid, start) of the process; None without a file, or if the pid is not valid here."""
         try:
             facts = json.loads(self.path.read_text())
-            return (int(facts["pid"]), str(facts["started"])) if facts["place"] == place() else None
+            return (int(facts["pid"]), str(facts["started"])) if facts["place"] == host_name() else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 

@@ -65,7 +65,7 @@ def test_every_file_of_a_package_is_python_or_declared():
 
 
 def test_each_extra_is_known_to_the_command_line_and_to_the_docs():
-    from flows.config.extras import EXTRAS, command
+    from flows.config.extras import EXTRAS, install_command
 
     extras = {*PROJECT["project"]["optional-dependencies"]} - {
         "all",
@@ -80,7 +80,7 @@ def test_each_extra_is_known_to_the_command_line_and_to_the_docs():
     assert extras == {*EXTRAS}
     page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
     for name in EXTRAS:
-        assert f"| `{command(name)}` |" in page
+        assert f"| `{install_command(name)}` |" in page
     every = PROJECT["project"]["optional-dependencies"]["all"]
     assert every == [f"headway[{','.join(EXTRAS)}]"]
 

@@ -20,7 +20,7 @@ def tape_is_active() -> bool:
 
 
 def watching_variables() -> Any:
-    """Returns a context whose value has `watched_variables()`: the trainable variables that were read within."""
+    """Returns a context manager that yields an object with `watched_variables()`: the trainable ones read within."""
     return _record.VariableWatcher()
 
 
@@ -35,14 +35,14 @@ def op_determinism() -> bool:
 
 
 def set_op_determinism(on: bool) -> None:
-    """TensorFlow itself only offers to switch it on."""
+    """Switch deterministic ops on or off; TensorFlow itself only offers to switch them on."""
     (_config.enable_op_determinism if on else _config.disable_op_determinism)()
 
 
 @contextlib.contextmanager
 def tf_data_debug_mode() -> Iterator[None]:
-    """`tf.data.experimental.enable_debug_mode` for the pipelines that are made in the block; TensorFlow itself only offers to
-    switch it on."""
+    """Switch on the debug mode of tf.data for pipelines that are made in the block; TensorFlow itself only offers to
+    switch it on for good."""
     from tensorflow.python.data.ops import debug_mode
 
     before = debug_mode.DEBUG_MODE
@@ -64,7 +64,7 @@ def python_function_of(token: str) -> Any:
 
 @contextlib.contextmanager
 def seeds_kept() -> Iterator[None]:
-    """What TensorFlow and Keras draw from after the block is as if nothing had set a seed within."""
+    """Restore at the end of the block what TensorFlow and Keras draw from, as if nothing had set a seed within."""
     from keras.src.backend.common import global_state
     from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
     from keras.src.utils.rng_utils import GLOBAL_RANDOM_SEED
@@ -85,7 +85,7 @@ def seeds_kept() -> Iterator[None]:
 
 
 def flat_layers(model: Any) -> list[Any]:
-    """Returns a Keras model, and every layer in it at any depth."""
+    """Returns a Keras model and every layer in it, at any depth, as one list."""
     return list(model._flatten_layers(include_self=True))
 
 

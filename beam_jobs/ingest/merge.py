@@ -32,7 +32,7 @@ def shard_name(split: str, index: int, total: int) -> str:
 
 
 def collect(request: IngestRequest, done: Sequence[RangeResult], merging: SpanMerger) -> dict[str, Any]:
-    """Merge what the ranges of a span delivered; return the stage's result.
+    """Merge the files of a span's ranges into its output; return the stage's result.
 
     Raises:
         DataError: the counts do not add up.
@@ -65,7 +65,7 @@ def collect(request: IngestRequest, done: Sequence[RangeResult], merging: SpanMe
 
 
 def _split(split: str, columns: tuple[Column, ...], done: Sequence[RangeResult], merging: SpanMerger) -> dict[str, Any]:
-    """Name the shards of one split, merge its statistics."""
+    """Name the shards of one split, and merge its statistics; return its part of the stage's result."""
     shards: list[dict[str, Any]] = []
     saved: list[Path] = []
     for each in done:
@@ -87,7 +87,7 @@ def _split(split: str, columns: tuple[Column, ...], done: Sequence[RangeResult],
 def quarantined_rows(
     files: Sequence[InputFile], done: Sequence[RangeResult], merging: SpanMerger
 ) -> Iterator[pa.Table]:
-    """Yields the ranges' rejected rows with their file's name, counted from 1 within the file."""
+    """Yields the rejected rows of each range, with the name of their file and their numbers in it, from 1."""
     names = file_names(files)
     befores = rows_before([each.piece for each in done], [each.facts["rows"] for each in done])
     for each, before in zip(done, befores, strict=True):
@@ -97,7 +97,7 @@ def quarantined_rows(
 
 
 def rows_in_files(rejected: pa.Table, piece: Range, names: Sequence[str], before: int) -> pa.Table:
-    """Returns the rejected rows of a range with their file's name, counted from 1 in the file."""
+    """Returns a range's rejected rows with their file and numbers in it, from 1; `before` rows precede the range."""
     if piece.row_per_file:
         files = pa.array([names[piece.file + row] for row in rejected.column("row").to_pylist()], pa.string())
         rows = pa.array([1] * rejected.num_rows, pa.int64())
@@ -108,7 +108,7 @@ def rows_in_files(rejected: pa.Table, piece: Range, names: Sequence[str], before
 
 
 def rows_before(ranges: Sequence[Range], rows: Sequence[int | None]) -> Iterator[Any]:
-    """Yields the number of rows in its file before each range; None after a range whose rows are not known."""
+    """Yields how many rows of its file precede each range; None where those of an earlier range are not known."""
     file, before = -1, None
     for piece, count in zip(ranges, rows, strict=True):
         if piece.file != file or piece.row_per_file:
@@ -118,7 +118,7 @@ def rows_before(ranges: Sequence[Range], rows: Sequence[int | None]) -> Iterator
 
 
 def file_names(files: Sequence[InputFile]) -> list[str]:
-    """Returns paths relative to the folder of all of the span's files, so that moving it changes no byte of the
+    """Returns the paths of files relative to their common folder, so that moving that folder changes no byte of the
     output."""
     folder = os.path.commonpath([Path(file.path).parent for file in files]) if files else ""
     return [Path(file.path).relative_to(folder).as_posix() for file in files]

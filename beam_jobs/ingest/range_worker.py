@@ -1,10 +1,10 @@
 """Ingests one range of a span: reads raw rows, writes records, statistics and quarantine. Free of Beam.
 
     facts = ingest_range(request, piece, folder, tick=lambda rows: None)
-    facts                    # rows read, filtered, quarantined; rows of each record of each split, packed
+    facts                    # rows read, filtered, quarantined; rows per record of each split, run-length encoded
 
-The order of a row's way: filter, coerce, label, split, then statistics and records of its split. Batches of some ten
-thousand rows go through whole; nothing is done row by row. What is written depends on the range and the request alone.
+Rows are filtered, coerced, labelled and split, then go into the statistics and the records of their split. Batches of
+some ten thousand rows are processed as arrays, not row by row. The output depends on the range and the request alone.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ from headway.tabular.splits import RowSplit, SplitAssignment, place_hash
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
 """The names of each split's shard and statistics, in `<folder>/<split>/`."""
 _LEAST_ROWS = 512
-"""The rows of a wide table below which they wait for more: a call for each of its columns costs the same whatever is in
-it."""
+"""Rows of a wide table are collected up to this number: the calls for each column cost the same for fewer."""
 Mask = NDArray[np.bool_]
 Places = NDArray[np.int64]
 """The number within the range, from 0, of each row of a batch."""
@@ -50,15 +49,15 @@ Places = NDArray[np.int64]
 def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
     """Write a range's shards, statistics and quarantine into `folder`; return its facts as JSON values.
 
-    Rows in the quarantine are counted within the range, from 0.
+    Row numbers in the quarantine count from 0 within the range.
 
     Raises:
         DataError, ConfigError: the range cannot be read, its file has changed, or the request does not fit it.
         OSError, StoreError: `folder` cannot be written.
     """
     work = RangeWork(request, folder, piece)
-    types = work.types(piece)
-    names = work.names(types)
+    types = work.column_types(piece)
+    names = work.column_names(types)
     try:
         for chunk in read_unchanged(request.open(), request.files, piece, names, types):
             work.add(chunk)
@@ -78,29 +77,31 @@ class RangeRows:
         self.rows = 0
         self._rejected: list[pa.Table] = []
 
-    def begin(self, chunk: Chunk) -> tuple[pa.RecordBatch, Places]:
-        """Returns the rows of a chunk and their numbers in the range; rejects its malformed lines."""
+    def take_chunk(self, chunk: Chunk) -> tuple[pa.RecordBatch, Places]:
+        """Count a chunk's rows and reject its malformed lines; return its rows and their numbers in the range."""
         self.rows += chunk.batch.num_rows + len(chunk.malformed)
         for line in chunk.malformed:
             self._rejected.append(quarantine.rejected([line.row], line.column, [line.text], line.reason))
         return chunk.batch, chunk.positions()
 
     def reject(self, table: pa.Table, at: Places) -> None:
-        """Reject rows of a batch, given the numbers of its rows in the range."""
+        """Add the rejected rows of a batch; `at` has the number in the range of each row of the batch."""
         if table.num_rows:
             rows = pa.array(at[table.column("row").to_numpy()])
             self._rejected.append(table.set_column(table.schema.get_field_index("row"), "row", rows))
 
     def rejected(self) -> pa.Table:
-        """Returns the rejected rows, in their order."""
+        """Returns the rejected rows, in the order of the range."""
         return pa.concat_tables([quarantine.SCHEMA.empty_table(), *self._rejected]).sort_by("row")
 
     def write_rejected(self, folder: Path) -> int:
-        """Write the quarantine; return the number of its rows."""
+        """Write the rejected rows as the quarantine file of `folder`; return their number."""
         return quarantine.write(folder / quarantine.FILE_NAME, [self.rejected()])
 
 
 class RangeWork(RangeRows):
+    """Takes a range's chunks through filter, coercion, label and split, and writes the output into `folder`."""
+
     def __init__(self, request: IngestRequest, folder: Path, piece: Range):
         super().__init__()
         self._filtered = 0
@@ -111,24 +112,23 @@ class RangeWork(RangeRows):
         self._rows = RowSplit(request.split, request.read, request.row_columns())
         files = request.files[piece.file :] if piece.row_per_file else request.files[piece.file : piece.file + 1]
         self._of_files = np.array(request.file_splits(files), np.int8)
-        """The split of each file of the range, with split.mode: path."""
+        """The split of each file of the range, with split.mode: path; else empty."""
         self._notes = KeyIndex(request.split, request.read, request.row_columns(), by_place=request.by_place)
         self._file = (piece.file, piece.row_per_file) if request.by_place else None
 
-    def types(self, piece: Range) -> dict[str, pa.DataType]:
-        """Returns the columns to read of a range with the types to aim for; those that only the split reads may be
-        missing."""
+    def column_types(self, piece: Range) -> dict[str, pa.DataType]:
+        """Returns the target types of the columns to read; omits those read only for the split that the file lacks."""
         names = None
         if self._rows.extra and self._request.source.format in NAMED:  # the others give nulls
             names = self._request.open().names(self._request.files[piece.file])
         return self._rows.types(names, raw_types(self._request.read))
 
-    def names(self, types: Mapping[str, pa.DataType]) -> list[str]:
-        """Returns the columns to read of a range, those without a type to aim for included."""
+    def column_names(self, types: Mapping[str, pa.DataType]) -> list[str]:
+        """Returns the names of all columns to read from a range, also of those without a target type in `types`."""
         return list(dict.fromkeys([*(column.name for column in self._request.read), *types]))
 
     def add(self, chunk: Chunk) -> None:
-        batch, at = self._filter(*self.begin(chunk))
+        batch, at = self._filter(*self.take_chunk(chunk))
         batch, at = self._coerce(batch, at)
         batch, label, at, missing = self._label(batch, at)
         if batch.num_rows:
@@ -150,7 +150,7 @@ class RangeWork(RangeRows):
         return self._rows.assigned(batch, chunk.batch, rows, places)
 
     def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, unlabelled: Mask | None, chunk: Chunk) -> None:
-        """Write the rows of a chunk that passed the filters, except those without a label."""
+        """Write rows that passed the filters, except the `unlabelled` ones, and add them to the key index."""
         split = self._assigned(batch, at, chunk)
         if unlabelled is not None:
             split = replace(split, codes=np.where(unlabelled, np.int8(-1), split.codes))
@@ -160,8 +160,8 @@ class RangeWork(RangeRows):
         self._write(batch, unit, label, split.codes)
 
     def _filter(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, Places]:
-        """Returns the rows for which `where` holds. It reads columns in the types of the file, but text meant as a
-        number is coerced first: one bad value must cost its row alone, not the range."""
+        """Returns the rows for which `source.where` holds, and their numbers. It gets columns in the file's types, but
+        text meant as a number is coerced first, so that a bad value rejects one row and does not fail the range."""
         if self._where is None or not batch.num_rows:
             return batch, at
         columns = self._request.filter_columns()
@@ -192,10 +192,10 @@ class RangeWork(RangeRows):
         return coerced.batch, at if coerced.fitting_rows is None else at[coerced.fitting_rows]
 
     def _label(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, pa.Array, Places, Mask | None]:
-        """Returns the rows that have a label, and their labels; or all rows, with a mask of those without one.
+        """Returns rows, their labels, their numbers in the range, and a mask of rows without a label (None: none).
 
-        They go when rows are gathered for their splits anyway, unless the split reads each row's column, which a row that
-        does not count may have wrong, or the table is wide: one null then marks all columns of the label's type.
+        Rows without a label are usually dropped later, as the rows of a split are gathered. They are dropped here if a
+        column names the split, as they may have it wrong, or if the table is wide.
         """
         config = self._request.label
         with _counted(at):
@@ -249,7 +249,7 @@ class RangeWork(RangeRows):
 
 @contextlib.contextmanager
 def _counted(at: Places) -> Iterator[None]:
-    """Let an error about a row of the batch name the row's number within the range."""
+    """Let an Overflow raised in the block name the row's number in the range rather than that in the batch."""
     try:
         yield
     except Overflow as error:
@@ -258,7 +258,7 @@ def _counted(at: Places) -> Iterator[None]:
 
 
 def _placed(error: Overflow, request: IngestRequest, piece: Range) -> DataError:
-    """Returns the error with its file and row; reads the file's earlier ranges again to count their rows."""
+    """Returns the error as a DataError with file and row; reads the file's earlier ranges to count their rows."""
     if error.row is None:
         return DataError(error.problem, where=error.where, fix=error.fix)
     file, row = (request.files[piece.file + error.row].path, 1) if piece.row_per_file else (piece.path, error.row + 1)
@@ -298,7 +298,7 @@ class _Split:
         self._shard.add(batch)
 
     def finish(self) -> list[list[int]]:
-        """Write the rows that wait; return the rows of each record, packed."""
+        """Write the rows that wait, and the statistics; return the rows per record, run-length encoded."""
         self._take_waiting()
         records = self._shard.finish()
         self._statistics.save(self._folder / STATISTICS)

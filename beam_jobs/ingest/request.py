@@ -28,13 +28,13 @@ VERSION = 16
 """The version of ingest; whoever changes a byte of what it writes for the same request raises it."""
 
 NOTES = "splits"
-"""The name of the file with what the proof of the splits needs."""
+"""The name of the key index file, by which the splits are proven free of leakage."""
 UNIT_VERSION = 1
-"""The version of the unit's code, which only records of a split with a key have."""
+"""The version of the code that numbers units; only the records of a split with a key have units."""
 
 
 class IngestRequest(Stage[Ingested]):
-    """One span of raw files, and the config of its ingest."""
+    """The request to ingest one span: its raw files, and the config."""
 
     name, version, runs = "ingest", VERSION, "beam_jobs.ingest.stage:ingest"
     runs_many, delivers = "beam_jobs.ingest.stage:ingest_many", True
@@ -50,10 +50,10 @@ class IngestRequest(Stage[Ingested]):
     label: LabelConfig
     split: SplitConfig
     hashed: tuple[Column, ...] = ()
-    """The columns that a split without a key hashes, in the types of the files; none: all that are read, except the
+    """The columns that a split without a key hashes, in the types of the files; empty: all that are read, except the
     label's."""
     by_place: bool = False
-    """Whether a split without a key hashes a row's file and its number in it besides."""
+    """Whether a split without a key also hashes a row's file and its number in the file."""
     rows_per_record: int = ROWS_PER_RECORD
 
     @property
@@ -61,12 +61,12 @@ class IngestRequest(Stage[Ingested]):
         return sum(file.bytes for file in self.files)
 
     def open(self) -> Source:
-        """Returns the source of the files; a column that came with a later span is null in files that lack it."""
+        """Returns the source of the files; a column that exists only since a later span is null where it is missing."""
         later = [column.name for column in self.read if column.since is not None and self.span < column.since]
         return open_source(self.source, self.files, later, self.read)
 
     def ranges(self) -> list[Range]:
-        """Returns the ranges of the files; whole files where rows are split by their place in them."""
+        """Returns the ranges of the files; whole files if rows are split by their place in the file."""
         ranges = open_source(self.source).ranges(self.files)
         return whole_files(ranges) if self.by_place else ranges
 
@@ -77,27 +77,27 @@ class IngestRequest(Stage[Ingested]):
 
     @property
     def unit(self) -> bool:
-        """Whether records have the unit of each row; a stored group that is the split's key says it already."""
+        """Whether records have each row's unit: with a split by key, unless that is the stored group column alone."""
         return bool(self.split.key) and self.split.key != (named_for(self.columns(), "group"),)
 
     def keys(self) -> frozenset[str]:
-        """Returns the columns whose values say which rows belong together, or are one."""
+        """Returns the names of the columns of role key or group, and of those of the split's key."""
         of_role = frozenset(column.name for column in self.read if column.role in ("key", "group"))
         return of_role.union(self.split.key)
 
     def record_columns(self) -> tuple[Column, ...]:
-        """Returns the columns of the shards' records; the last is the unit of each row, where records have it."""
+        """Returns the columns of the shards' records: those of `columns`, then the unit of each row, if `unit`."""
         return (*self.columns(), UNIT_COLUMN) if self.unit else self.columns()
 
     def row_columns(self) -> tuple[Column, ...]:
-        """Returns the columns that a split without a key hashes; none with another split."""
+        """Returns the columns that a split without a key hashes; an empty tuple with another split."""
         if not self.split.by_row:
             return ()
         label = self.label.columns()
         return self.hashed or tuple(c for c in self.read if c.name not in label) or self.read
 
     def file_splits(self, files: Sequence[InputFile]) -> list[int]:
-        """Returns the place in `SPLITS` of each file's split, with split.mode: path; none with another split.
+        """Returns the index in `SPLITS` of each file's split, with split.mode: path; else an empty list.
 
         Raises:
             DataError: a path names a split that split.values does not have.
@@ -108,7 +108,7 @@ class IngestRequest(Stage[Ingested]):
         return [split_code(self.split, name, where=file.path) for name, file in zip(names, files, strict=True)]
 
     def _folders(self, path: str) -> dict[str, Any]:
-        """Returns the values that the rows of a file have from its folders, which its checksum does not cover."""
+        """Returns the values that the names of a file's folders give its rows: its checksum does not cover them."""
         folders = {} if self.source.format == "images" else folder_columns(self.source.path, path)
         return {"folders": folders} if folders else {}
 
@@ -118,7 +118,7 @@ class IngestRequest(Stage[Ingested]):
         return tuple(column for column in self.read if column.name in names)
 
     def check(self) -> None:
-        """Raise ConfigError unless every column that is used is read, and the label's name is free."""
+        """Raise a ConfigError if a column that the config uses is not read, or a stored one has the label's name."""
         names = [column.name for column in self.read]
         looks = {"columns": frozenset(self.stored), "label": self.label.columns()}
         for name in sorted(self.split.columns()):
@@ -149,7 +149,7 @@ class IngestRequest(Stage[Ingested]):
             "columns": {c.name: c.model_dump(mode="json", exclude={"name"}) for c in self.read},
             "stored": list(self.stored),
             "label": self.label.model_dump(mode="json"),
-            "split": self.split.at_ingest() | self.split.noted() | ({"files": splits} if splits else {}),
+            "split": self.split.at_ingest() | self.split.index_settings() | ({"files": splits} if splits else {}),
             "rows_per_record": self.rows_per_record,
             **({"hashed": hashed} if hashed else {}),
             **({"unit": UNIT_VERSION} if self.unit else {}),

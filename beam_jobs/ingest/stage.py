@@ -66,10 +66,10 @@ def ingest(
     """Ingest one span into the folder `out`.
 
     Returns:
-        JSON values: span, feature_spec (what parses a record with stock tf.io), columns, unit (true;
-        of a split by key: records say what it keeps together), splits (rows, shards with the rows of their records
-        (`headway.records.encode`), statistics),
-        counts (read = written + quarantined + filtered).
+        JSON values: span, feature_spec (what parses a record with stock tf.io), columns, unit (whether records have
+        the unit of each row: the rows that a split by key keeps together), splits (rows, shards with the row counts of
+        their records as `headway.records.encode.packed` returns them, statistics), counts (read = written + quarantined
+        + filtered).
 
     Raises:
         ConfigError: the request does not fit the files, or the runner is not usable.
@@ -90,13 +90,13 @@ def ingest_many(
     runner: RunnerConfig | None = None,
     places: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Ingest several spans in one pipeline; every `out` gets the same bytes as from `ingest`.
+    """Ingest several spans in one pipeline; each span's folder in `outs` gets the same bytes as from `ingest`.
 
     Args:
         places: folders of a bucket that get the files in place of `outs`.
 
     Returns:
-        Of each span what `ingest` returns, and under "files" the path, bytes and crc32c of each file.
+        For each span what `ingest` returns, and under "files" the path, bytes and crc32c of each file.
     """
     monitor.check()
     for request in requests:

@@ -1,4 +1,4 @@
-"""The model of a prediction on the machine of a worker, which gets it from its bucket if need be.
+"""The model of a prediction on a worker's machine; a worker without it downloads it from its bucket.
 
 digest = model_digest(folder)
 local_model(folder, "s3://team/store/models/flights/3/…/saved_model", digest)      # a folder with these bytes
@@ -14,7 +14,7 @@ from headway.process import Scratch
 from headway.storage.bucket import Bucket
 from headway.storage.fingerprint import fingerprint
 from headway.storage.manifest import checksum
-from headway.storage.objects import each
+from headway.storage.objects import in_parallel
 
 _FETCHING = threading.Lock()
 _FETCHED: dict[str, Scratch] = {}
@@ -28,9 +28,9 @@ def model_digest(folder: Path) -> str:
 
 
 def fetch_model(url: str, folder: Path) -> None:
-    """Download the files of a model."""
+    """Download the files of a model in a bucket into a folder."""
     bucket = Bucket(url)
-    each(lambda key: bucket.copy(key, folder / key), bucket.listing())
+    in_parallel(lambda key: bucket.copy(key, folder / key), bucket.listing())
 
 
 def local_model(folder: str, url: str | None, digest: str) -> str:
@@ -38,10 +38,10 @@ def local_model(folder: str, url: str | None, digest: str) -> str:
     it once.
 
     Args:
-        url: where its files are in a bucket; None: on the driver's disk only, which workers share.
+        url: where its files are in a bucket; None: they are only on the driver's disk, which workers share.
 
     Raises:
-        StoreError: the bucket does not have these bytes.
+        StoreError: the files in the bucket have another digest.
     """
     if url is None or Path(folder).is_dir():
         return folder

@@ -3,9 +3,9 @@
     facts = predict_range(request, piece, folder, tick=lambda rows: None)
     facts                # rows read, predicted, quarantined; the part's name
 
-A row is coerced as it was for training, goes through the model and comes out with its source; one that does not fit goes
-to the quarantine. No label is read. `source_row` counts the file's data rows from 1, which a range of a text file cannot
-know: it counts from its own beginning then, says so in its facts ("first_row": null), and is put right at the end.
+A row is coerced as for training, and written with its prediction, its file and `source_row`, its number in the file
+from 1. Rows that cannot be coerced go to the quarantine. No label is read. A range that begins within a text file
+cannot know how many rows precede it: it counts from 1, its facts have "first_row": null, and merging corrects that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tic
     """Write a range's predictions and quarantine into `folder`; return its facts as JSON values.
 
     Raises:
-        DataError: the range cannot be read, its file has changed, or a column that goes through cannot be written.
+        DataError: the range cannot be read, its file has changed, or a passthrough column cannot be written.
         StoreError: the model cannot be loaded, or `folder` written.
     """
     work = RangeScorer(request, piece)
@@ -85,11 +85,11 @@ class Scorer:
         """Predict the rows of a batch that fit the model's columns.
 
         Args:
-            where: what errors name.
+            where: the place that errors name, such as a file.
 
         Raises:
-            DataError: a column is missing or can never have its type, or one that goes through cannot be written.
-            StoreError: the model does not answer row by row.
+            DataError: a column is missing or can never have its type, or a passthrough column cannot be written.
+            StoreError: the model does not return a prediction for each row.
         """
         try:
             coerced = coerce(batch, self._columns)
@@ -108,7 +108,7 @@ class Scorer:
         for passed in self._request.passthrough:
             array = batch.column(passed.name)
             if passed.column is not None:  # not as the model has it: what is copied is not rounded
-                array = converted(array, passed.column.exact)
+                array = converted(array, passed.column.with_doubles)
             columns[passed.name] = _readable(array, passed.name, where)
         columns |= dict(zip(predictions.schema.names, predictions.columns, strict=True))
         whole = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
@@ -116,7 +116,7 @@ class Scorer:
 
 
 class RangeScorer(RangeRows):
-    """Scores the rows of one range, and adds where each comes from."""
+    """Scores the rows of one range, and adds the file and the row number that each comes from."""
 
     def __init__(self, request: PredictRequest, piece: Range):
         super().__init__()
@@ -126,10 +126,10 @@ class RangeScorer(RangeRows):
         self._request, self._piece, self._names, self._scorer = request, piece, request.names, Scorer(request)
 
     def batches(self, tick: Tick = lambda rows: None) -> Iterator[pa.RecordBatch]:
-        """Read the range; yields for each chunk the rows that fit, with their predictions.
+        """Read the range; yields for each chunk the rows that fit, with their predictions, then calls `tick`.
 
         Raises:
-            DataError: the range cannot be read, its file has changed, or a column that goes through cannot be written.
+            DataError: the range cannot be read, its file has changed, or a passthrough column cannot be written.
         """
         request, types = self._request, raw_types(self._request.coerced())
         source = open_source(request.source, columns=request.coerced())
@@ -139,7 +139,7 @@ class RangeScorer(RangeRows):
 
     def _table(self, chunk: Chunk) -> pa.RecordBatch:
         """Returns the chunk's rows that fit, with their predictions."""
-        batch, at = self.begin(chunk)
+        batch, at = self.take_chunk(chunk)
         scored = self._scorer.score(batch, self._piece.path)
         self.reject(scored.rejected, at)
         at = at if scored.fitting_rows is None else at[scored.fitting_rows]
@@ -148,7 +148,7 @@ class RangeScorer(RangeRows):
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _source(self, at: NDArray[np.int64]) -> Iterator[tuple[str, pa.Array]]:
-        """Yields the columns that say where each row comes from; a range of whole files counts files, not rows."""
+        """Yields the columns `source_file` and `source_row`; in a range of whole files each row is a file."""
         piece = self._piece
         if piece.row_per_file:
             yield FILE, pa.array(self._names, pa.string()).take(pa.array(at + piece.file))

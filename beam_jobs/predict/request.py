@@ -31,7 +31,7 @@ class CopiedColumn(Frozen):
 
     name: str
     column: Column | None = None
-    """The column to which it is coerced, numbers to doubles; None: it stays as the file has it."""
+    """The schema column to whose type it is converted, a number to a double; None: it keeps the file's type."""
 
 
 class PredictRequest(Frozen):
@@ -48,8 +48,7 @@ class PredictRequest(Frozen):
     digest: str
     """The digest of the model's bytes."""
     loader: str
-    """The function that loads the model, as `module:function`; called with (model, digest), it returns a function from
-    coerced batches to batches of predictions."""
+    """The function `module:function` that, called with (model, digest), returns the model as a `range_scorer.Model`."""
     passthrough: tuple[CopiedColumn, ...] = ()
     write: Literal["parquet", "jsonl"] = "parquet"
     span: str = "predict"
@@ -58,18 +57,20 @@ class PredictRequest(Frozen):
     def coerced(self) -> tuple[Column, ...]:
         """Returns the columns to coerce: the model's, then the copied ones that have a type of their own."""
         model_columns = {column.name for column in self.columns}
-        extra = [p.column.exact for p in self.passthrough if p.column is not None and p.name not in model_columns]
+        extra = [
+            p.column.with_doubles for p in self.passthrough if p.column is not None and p.name not in model_columns
+        ]
         return (*self.columns, *extra)
 
     def read(self) -> list[str]:
-        """Returns the columns to read."""
+        """Returns the names of the columns to read: the model's and the copied ones."""
         return list(dict.fromkeys([*(c.name for c in self.columns), *(p.name for p in self.passthrough)]))
 
     def check(self) -> None:
-        """Raise ConfigError unless every file has the columns and the output's names are free.
+        """Check that every file has the columns, and that no copied column has a name of the output's own.
 
         Raises:
-            ConfigError: a passthrough column that the input does not have, or a name that the output takes.
+            ConfigError: a file lacks a passthrough column, or one has a name that the output uses.
             DataError: a file lacks one of the model's columns.
         """
         for passed in self.passthrough:
@@ -107,8 +108,7 @@ class PredictRequest(Frozen):
         return fingerprint({"config": self._digest, "files": files})
 
     def key(self, piece: Range) -> str:
-        """Returns the digest of everything that one range's output depends on: the config, and the range's own
-        files."""
+        """Returns the digest of all that one range's output depends on: the config and the range's own files."""
         last = piece.file + (piece.end - piece.start if piece.row_per_file else 1)
         files = [[self.names[i], self.files[i].crc32c] for i in range(piece.file, last)]
         where = [piece.index, piece.file, piece.start, piece.end, piece.facts.get("labels")]

@@ -8,8 +8,8 @@ their names' order is the input's order), `quarantine.parquet` when rows were re
 without it there is no output. All of it is a function of the files and the request, whatever the runner and the number of its
 workers.
 
-A range that is whole stays in `out/.ranges` until then. A call after a crash checks the keys of those (input, model and
-config) and runs only the others; a call when everything is there does nothing.
+Finished ranges stay in `out/.ranges` until then. A call after a crash reuses those with the same key (input, model and
+config) and runs only the others; a call on a complete output does nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from beam_jobs.predict.part_writer import PartWriter
 from beam_jobs.predict.request import ROW, PredictRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import run_spans
-from beam_jobs.runners.place import BucketPlace, FolderPlace, writable
+from beam_jobs.runners.place import BucketPlace, FolderPlace, as_store_errors
 from beam_jobs.runners.spans import RangeResult, SpanJob, SpanMerger, Tick
 from headway.errors import DataError, Locked, StoreError
 from headway.messages import agree
@@ -81,7 +81,7 @@ class PredictJob(SpanJob):
         return {} if part is None else {part: f"part-{piece.index:05d}-of-{total:05d}.{self.request.write}"}
 
     def finish(self, done: Sequence[RangeResult], merging: SpanMerger) -> tuple[dict[str, Any], list[FileEntry]]:
-        """Give the parts their names; returns the manifest, which the driver writes."""
+        """Write the parts, with corrected row numbers, and the quarantine; return the manifest."""
         counts = {name: sum(each.facts[name] for each in done) for name in ("rows", "predicted", "quarantined")}
         counts["read"] = counts.pop("rows")
         Counts(read=counts["read"], written=counts["predicted"], quarantined=counts["quarantined"], filtered=0)
@@ -118,7 +118,7 @@ class PredictJob(SpanJob):
         return result, []
 
     def _clear(self) -> None:
-        """Remove an earlier call's output, its manifest first."""
+        """Delete an earlier call's output, its manifest first, and old probe objects of a bucket."""
         objects = self.place.objects
         objects.delete([MANIFEST])
         old = (time.time() - _PROBE_SECONDS) * 1e9
@@ -141,7 +141,7 @@ def predict(
 
     Returns:
         What predictions.json holds (JSON values: counts, parts with their rows, bytes and crc32c), "cached": whether an
-        earlier call had written it, and "kept": else, how many ranges an earlier call had finished.
+        earlier call had written it, and "kept": how many ranges an earlier call had finished; 0 if it is cached.
 
     Raises:
         ConfigError: a column to pass through does not exist.
@@ -164,7 +164,7 @@ def predict(
         if outcome.kept:
             monitor.log(f"{outcome.kept} of {outcome.ranges} ranges were finished before")
         still()
-        with writable(place.url):
+        with as_store_errors(place.url):
             place.objects.write(MANIFEST, (json.dumps(outcome.result, indent=1) + "\n").encode())
             place.clear()
     return outcome.result | {"kept": outcome.kept, "cached": False}
@@ -172,9 +172,9 @@ def predict(
 
 @contextlib.contextmanager
 def _alone(place: FolderPlace | BucketPlace) -> Iterator[Callable[[], None]]:
-    """Lock the place against other predictions; yields what raises if the lock was lost meanwhile.
+    """Lock the place against other predictions; yields a function that raises if the lock was lost meanwhile.
 
-    In a bucket it is an object with a lease; the lock of a folder goes with its process, and no file stays.
+    In a bucket the lock is an object with a lease. The lock of a folder ends with its process and leaves no file.
     """
     problem, fix = "another prediction into this folder is going on", "wait for it to end, or name another folder"
     if isinstance(place, BucketPlace):
@@ -187,7 +187,7 @@ def _alone(place: FolderPlace | BucketPlace) -> Iterator[Callable[[], None]]:
                 raise
             raise Locked(f"{problem}: the folder {error.problem}", where=place.url, fix=fix) from None
         return
-    with writable(place.url):
+    with as_store_errors(place.url):
         place.root.mkdir(parents=True, exist_ok=True)
     folder = os.open(place.root, os.O_RDONLY)
     try:
@@ -203,7 +203,7 @@ def _alone(place: FolderPlace | BucketPlace) -> Iterator[Callable[[], None]]:
 
 
 def _refuse_foreign(place: FolderPlace | BucketPlace) -> None:
-    """Raise for a folder that holds files not written by a prediction."""
+    """Raise a StoreError if the folder has files, and none of them that a prediction leaves."""
     if isinstance(place, FolderPlace) and place.root.exists() and not place.root.is_dir():
         raise StoreError("is a file", where=place.url, fix="name a folder that is empty or does not exist")
     place.objects.check()
@@ -214,7 +214,7 @@ def _refuse_foreign(place: FolderPlace | BucketPlace) -> None:
 
 
 def with_rows(ranges: Sequence[Range]) -> list[Range]:
-    """Returns ranges with the number of their first row in the file, where the source tells."""
+    """Returns the ranges with a fact `first_row`, the rows of the file before them, where the source tells."""
     first_rows = rows_before(ranges, [piece.facts.get("rows") for piece in ranges])
     return [
         piece if first is None else dataclasses.replace(piece, facts={**piece.facts, "first_row": first})
@@ -227,7 +227,7 @@ def _about(made: FileEntry) -> dict[str, Any]:
 
 
 def _renumbered(source: Path, path: Path, request: PredictRequest, offset: int) -> None:
-    """Write a part anew with correct row numbers."""
+    """Write a part anew to `path`, with `offset` added to its row numbers."""
     with pq.ParquetFile(source) as file, PartWriter(path, request.write, str(source)) as part:
         part.write(pa.RecordBatch.from_pylist([], file.schema_arrow))  # a part without rows is a file, too
         for batch in file.iter_batches():
@@ -236,7 +236,7 @@ def _renumbered(source: Path, path: Path, request: PredictRequest, offset: int) 
 
 
 def _bounded(counts: Mapping[str, int], bound: float, rejected: str) -> None:
-    """Raise a DataError when more rows were rejected than may be; `rejected` is the file of their quarantine."""
+    """Raise a DataError if more than the share `bound` of the rows read was rejected; `rejected` is their file."""
     if counts["quarantined"] > bound * counts["read"]:
         share = counts["quarantined"] / counts["read"]
         with open_file(rejected) as file:
@@ -256,7 +256,7 @@ def _bounded(counts: Mapping[str, int], bound: float, rejected: str) -> None:
 
 
 def _finished(place: FolderPlace | BucketPlace, key: str) -> dict[str, Any] | None:
-    """Returns the manifest of an earlier call with this key, if its files have their sizes."""
+    """Returns an earlier call's manifest if it has this key and its files have the right sizes; else None."""
     try:
         done = json.loads(place.objects.read(MANIFEST) or b"")
         files = [*done["parts"], *([done["quarantine"]] if "quarantine" in done else [])]

@@ -23,7 +23,7 @@ _SILENCING = threading.Lock()
 
 
 def begin_import() -> None:
-    """Import Beam in a thread of its own, for a job that is certain to come."""
+    """Start importing Beam in a thread, ahead of a job that needs it; an import that fails says nothing here."""
 
     def load() -> None:
         with contextlib.suppress(Exception):  # the import of whoever needs it fails, too
@@ -34,7 +34,7 @@ def begin_import() -> None:
 
 @functools.cache
 def load_beam() -> Any:
-    """Import and return apache_beam."""
+    """Import apache_beam without its warnings, and return it."""
     with _IMPORTING:
         here = threading.get_ident()
 
@@ -53,8 +53,8 @@ def load_beam() -> Any:
 
 
 def _suit_notebooks(beam: Any) -> None:
-    """Let pipelines be made in a notebook without the package that Beam 2.77 then labels transforms with, where it cannot be
-    imported: with pandas 3."""
+    """Switch off the labels that Beam 2.77 gives transforms in a notebook, if the module that it imports for them
+    cannot be imported, as with pandas 3: no pipeline could be made."""
     if "IPython" not in sys.modules:
         return
     try:
@@ -71,8 +71,8 @@ _silent = logging.NullHandler()
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Keep Beam from logging anything but a crash while the block runs; the caller gets failures as exceptions. With
-    blocks in several threads, the last one lets it log again."""
+    """Let Beam log only critical errors while the block runs: the caller gets failures as exceptions. Of blocks in
+    several threads, the last one to end lets Beam log again."""
     global _jobs
     root = logging.getLogger()
     with _SILENCING:

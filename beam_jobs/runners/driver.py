@@ -15,28 +15,28 @@ from beam_jobs.runners.spans import Outcome, SpanJob, lost_ranges
 from beam_jobs.runners.watch import Watch
 from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
-from headway.storage.objects import each
+from headway.storage.objects import in_parallel
 
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 30.0
-"""The seconds that a stop waits for ranges under way, which look for it after every batch."""
+"""The seconds that a stop waits for the ranges that are being processed, which check for it after every batch."""
 _BEGIN_SECONDS = (60.0, 600.0)
-"""The seconds after which a message says that a cluster has not begun, and after which it is given up: without workers
-it would take for ever."""
+"""The seconds after which a message says that no worker has started, and after which the job fails: without workers it
+would wait for ever."""
 
 
 def run_spans(jobs: Sequence[SpanJob], monitor: Monitor, config: RunnerConfig) -> list[Outcome]:
-    """Run the jobs of spans, and return how each ended; finished ranges stay in their places unless those are fresh.
+    """Run the jobs and return their outcomes. Finished ranges stay in their places, except those of `fresh` jobs.
 
     Raises:
-        HeadwayError: a span failed, by the user's mistake, or the runner did.
+        HeadwayError: a span failed with it, or the runner failed.
         Cancelled: the monitor asked to stop.
     """
     try:
-        each(lambda job: job.place.prepare(job.id), jobs)
+        in_parallel(lambda job: job.place.prepare(job.id), jobs)
         with Watch() as watch:
             _run(jobs, watch, monitor, config)
-        outcomes = each(Outcome.read, jobs)
+        outcomes = in_parallel(Outcome.read, jobs)
         for outcome in outcomes:
             if outcome is not None and outcome.failure is not None:
                 raise outcome.failure.exception()
@@ -51,11 +51,11 @@ def run_spans(jobs: Sequence[SpanJob], monitor: Monitor, config: RunnerConfig) -
         return ended
     finally:
         with contextlib.suppress(StoreError):  # what ended the jobs is told, not this
-            each(lambda job: job.place.clear(), [job for job in jobs if job.fresh])
+            in_parallel(lambda job: job.place.clear(), [job for job in jobs if job.fresh])
 
 
 def _run(jobs: Sequence[SpanJob], watch: Watch, monitor: Monitor, config: RunnerConfig) -> None:
-    """Run one job in a thread of its own: the caller's thread keeps the monitor and stays open to Ctrl-C."""
+    """Run the pipeline in a thread, and report progress from this one, which Ctrl-C or the monitor can stop."""
     from beam_jobs.runners import pipeline  # imports Beam
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""Cancels a job at Flink itself: Beam's job server only says that it did, and lets the job run on (2.62, Flink 1.19).
+"""Cancels a job at Flink itself: Beam's job server says that it is cancelled, but lets it run on (2.62, Flink 1.19).
 
 name = "headway-0f3c"                                   # given to the job as job_name, to find it by
 cancel("flink:8081", name)
@@ -24,7 +24,7 @@ def has_rest(master: object) -> bool:
 
 
 def cancel(master: str, name: str) -> bool:
-    """Ask Flink to cancel the jobs of that name; return whether there was one.
+    """Ask Flink to cancel the jobs of a name, waiting for one to be listed; return whether there was one.
 
     Raises:
         OSError: Flink does not answer.
@@ -47,7 +47,7 @@ def cancel(master: str, name: str) -> bool:
 
 
 def ask(master: str, path: str, method: str = "GET") -> Any:
-    """Returns the answer of Flink's REST interface; raises an OSError when it does not answer, or refuses."""
+    """Returns the answer of Flink's REST interface as JSON values; raises an OSError if there is none, or a refusal."""
     base = master.strip().rstrip("/")
     base = base if "://" in base else f"http://{base}"
     request = urllib.request.Request(f"{base}/{path}", method=method)

@@ -4,8 +4,7 @@
 
     Create(spans) -> ranges of a span -> spread -> process a range -> GroupByKey(span) -> finish the span
 
-Users' mistakes are a tagged output; rows and ranges are Beam metrics. This is the module that imports Beam when it is
-imported.
+HeadwayErrors go to a tagged output; the rows that were read are a Beam metric. Importing this module imports Beam.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ import pyarrow as pa
 from beam_jobs.runners import flink_rest
 from beam_jobs.runners.beam_import import load_beam, silenced
 from beam_jobs.runners.config import JOB_SERVERS, RunnerConfig, make_pipeline
-from beam_jobs.runners.place import writable
+from beam_jobs.runners.place import as_store_errors
 from beam_jobs.runners.spans import Failure, Outcome, SpanJob, Stopped, finish, run_range
 from beam_jobs.runners.watch import Watch
 from headway.errors import ConfigError, HeadwayError
-from headway.process import own
+from headway.process import mark_own_process
 from headway.sources.base import Range
 from headway.storage.manifest import version
 
@@ -48,8 +47,8 @@ _LOOK_SECONDS = 0.1
 """The seconds between two checks whether a job that waits for its server was stopped."""
 _LACKS = re.compile(r"No module named '(headway|beam_jobs|tfcore)\b[^']*'")
 _WHOLE = -1
-"""The number that stands for the span as a whole in place of a range. Elements are ((which span, which range of it),
-what is known)."""
+"""The index that stands for the span as a whole in place of a range's. Elements are ((index of the span, index of the
+range), value)."""
 Result = TypeVar("Result")
 
 
@@ -58,7 +57,7 @@ def _versions() -> str:
 
 
 class _SpanFn(beam.DoFn):
-    """A DoFn that has the spans, and keeps errors for a driver in this process."""
+    """Base class of the DoFns: has the jobs of the spans, and hands errors to a driver in the same process."""
 
     def __init__(self, jobs: Sequence[SpanJob], name: str):
         self._jobs, self._name = tuple(jobs), name
@@ -71,16 +70,16 @@ class _SpanFn(beam.DoFn):
 
     def setup(self) -> None:
         if self._name and self._process != _PROCESS:  # a process that a runner started for our jobs: no GPU
-            own()
+            mark_own_process()
 
     def _stopped(self) -> bool:
-        """Returns whether the job was stopped; so is one whose driver was in this process and has left."""
+        """Returns whether the job was stopped, or its driver, which ran in this process, has ended."""
         watch = self.watch
         return watch.stopped() if watch is not None else bool(self._name) and self._process == _PROCESS
 
     def process(self, element: Any) -> Iterable[Any]:
-        """Process an element, or yield the user's mistake in it. A driver in this process gets any error as it is, and
-        stops the job."""
+        """Process an element; a HeadwayError is yielded as a Failure. A driver in this process also gets every error
+        itself, and stops the job."""
         (span, index), watch = element[0], self.watch
         # a span with a failure ends all the same: it tells the one of the lowest range
         if self._stopped() and not any(isinstance(each, Failure) for each in element[1] or ()):
@@ -110,13 +109,13 @@ class _SpanFn(beam.DoFn):
 
 
 class CutSpan(_SpanFn):
-    """Yields the ranges of a span, the longest first, and how many they are."""
+    """Yields the ranges of a span, the longest first; their number goes to a tagged output."""
 
     COUNTS = "counts"
 
     def work(self, span: int, job: SpanJob, element: None) -> Iterable[Any]:
         if self.watch is None:
-            with writable(job.where):
+            with as_store_errors(job.where):
                 job.place.begin()
         pieces = job.cut()
         if self.watch is not None:
@@ -158,7 +157,7 @@ class ProcessRange(_SpanFn):
 
 
 class FinishSpan(_SpanFn):
-    """Merges the ranges of a span, puts its outcome, and yields it."""
+    """Merges the ranges of a span, writes its outcome, and yields it."""
 
     def work(self, span: int, job: SpanJob, element: Iterable[Any]) -> Iterable[Any]:
         done = [*element]
@@ -166,13 +165,13 @@ class FinishSpan(_SpanFn):
         yield span, finish(job, total, [each for each in done if not isinstance(each, int)])
 
     def failed(self, span: int, failure: Failure) -> Any:
-        return span, Outcome(failure=failure).put(self._jobs[span])
+        return span, Outcome(failure=failure).save(self._jobs[span])
 
 
 def _late(fn: beam.DoFn) -> beam.DoFn:
-    """Returns the DoFn in a form that a worker unpickles with its first element. A worker without the code says so
-    then; one that cannot unpickle a bundle's DoFn never asks for its elements, and Flink waits three minutes before it
-    tries again."""
+    """Returns a DoFn that unpickles `fn` with its first element, so that a worker without the code fails then, and says
+    so. One that cannot unpickle a bundle's DoFn never asks for elements, and Flink waits three minutes before it tries
+    again."""
     data = pickle.dumps(fn)
 
     class Late(beam.DoFn):  # a class within a function travels by value
@@ -191,12 +190,12 @@ def _late(fn: beam.DoFn) -> beam.DoFn:
 
 
 class Spans(beam.PTransform):
-    """Processes spans, and yields (which span, its outcome): the whole pipeline."""
+    """The whole pipeline: processes the jobs of spans, and yields the index and the outcome of each."""
 
     def __init__(self, jobs: Sequence[SpanJob], watch: str = ""):
         """
         Args:
-            watch: the name of the driver's; without one nobody stops the job but its runner.
+            watch: the name of the driver's Watch; without one only the runner can stop the job.
         """
         super().__init__()
         self._jobs, self._name = jobs, watch
@@ -218,12 +217,12 @@ class Spans(beam.PTransform):
 
 
 def run(config: RunnerConfig, jobs: Sequence[SpanJob], watch: Watch) -> None:
-    """Run spans as one job on a Beam runner, and block until it has ended; their outcomes are in their places.
+    """Run spans as one job on a Beam runner, and wait for its end; the outcomes are then in the spans' places.
 
     Raises:
         ConfigError: the runner cannot be used as configured.
-        HeadwayError: a cluster gave the job up.
-        Exception: Beam failed here, or a range did with an error that is not the user's.
+        HeadwayError: the job failed on a cluster.
+        Exception: Beam, or a range, failed in this process with an error that is no HeadwayError.
     """
     with silenced():
         config = _named(config)
@@ -247,10 +246,10 @@ def run(config: RunnerConfig, jobs: Sequence[SpanJob], watch: Watch) -> None:
 
 
 def _reached(runner: RunnerConfig, watch: Watch) -> bool:
-    """Wait until the job server answers; False: the job was stopped first. Beam itself would wait without looking for a stop.
+    """Wait until the job server, if any, answers; False: the job was stopped first. Beam's own wait ignores a stop.
 
     Raises:
-        grpc.FutureTimeoutError: it does not answer.
+        grpc.FutureTimeoutError: the job server does not answer.
     """
     endpoint = runner.options.get("job_endpoint")
     if runner.name not in JOB_SERVERS or endpoint in (None, "embed"):
@@ -269,13 +268,13 @@ def _reached(runner: RunnerConfig, watch: Watch) -> bool:
 
 
 def _until_lost(messages: Iterable[Result]) -> Iterator[Result]:
-    """Yields the messages of a job until its server is lost; the caller gets that error anyway."""
+    """Yields the messages of a job, and ends without an error if its server is lost: the caller gets it anyway."""
     with contextlib.suppress(grpc.RpcError):
         yield from messages
 
 
 def _named(runner: RunnerConfig) -> RunnerConfig:
-    """Returns the runner with a job name by which a Flink cluster can be asked to cancel the job."""
+    """Returns the runner with a unique job name, to cancel the job by, if it is a Flink cluster; else unchanged."""
     if runner.name != "flink" or not flink_rest.has_rest(runner.options.get("flink_master")):
         return runner
     name = f"{runner.options.get('job_name', 'headway')}-{uuid.uuid4().hex[:12]}"
@@ -283,7 +282,7 @@ def _named(runner: RunnerConfig) -> RunnerConfig:
 
 
 def _cancel(runner: RunnerConfig, result: Any) -> None:
-    """Cancel the job where it runs, then at the job server; either may be gone, or the job have ended."""
+    """Cancel the job at Flink, then at the job server; ignore errors, as either may be gone, or the job."""
     master = runner.options.get("flink_master")
     if runner.name == "flink" and flink_rest.has_rest(master):
         with contextlib.suppress(OSError, ValueError, KeyError):
@@ -293,7 +292,7 @@ def _cancel(runner: RunnerConfig, result: Any) -> None:
 
 
 def _failed(runner: RunnerConfig, error: Exception) -> HeadwayError:
-    """Returns the error of a job that failed on a cluster, with the end of its message."""
+    """Returns the error to raise for a job that failed on a cluster; it has the end of the job's message."""
     where = str(runner.options.get("job_endpoint", "runner"))
     if isinstance(error, grpc.FutureTimeoutError):
         fix = "start the job server, or name where it listens: host:port"

@@ -1,4 +1,4 @@
-"""The place of a span's output, a folder or the folder of a bucket, which its workers and the driver both reach.
+"""The place of a span's output: a folder on a disk or in a bucket, which the workers and the driver all reach.
 
     place = open_place("s3://team/store/stages/ingest/3f2a/attempt")       # or the path of a folder
     with place.attempt() as folder:                        # of this machine's disk
@@ -9,9 +9,9 @@
         place.take("00003-1f", "part.parquet", "part-00003.parquet")
         place.put(folder, entries(folder))                 # under their names in the output
 
-A range that runs twice, at the same time even, delivers the same bytes twice. Its facts make it whole and come last.
-A place belongs to the job that was the last to prepare it: workers of an earlier one, which may outlive their driver,
-look first and leave it alone.
+A range that runs twice, even at the same time, delivers the same bytes twice. Its facts are written last: with them it
+is finished. A place belongs to the job that prepared it last: workers of earlier jobs, which may outlive their driver,
+check that and write nothing.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class FolderPlace(_Place):
         self.objects: Folder = Folder(root)
 
     def prepare(self, job: str) -> None:
-        """Give the place to a job, and forget how an earlier one in it ended; finished ranges stay."""
-        with writable(self.url):
+        """Make a job the owner of the place, and delete what earlier jobs left in it, except finished ranges."""
+        with as_store_errors(self.url):
             (self.root / RANGES).mkdir(parents=True, exist_ok=True)
             for path in (*self.root.glob(f"{RANGES}.*"), *(self.root / RANGES).iterdir()):
                 if not _RANGE.fullmatch(path.name):
@@ -108,13 +108,13 @@ class FolderPlace(_Place):
             self.write(_JOB, job.encode())
 
     def write(self, key: str, data: bytes) -> None:
-        """Write a small file by a rename, unless the driver has ended and removed the folder."""
+        """Write a small file by a rename; raises an OSError if the driver has ended and removed the folder."""
         part = self.root / f"{key}.{uuid.uuid4().hex}"
         part.write_bytes(data)
         part.replace(self.root / key)
 
     def clear(self) -> None:
-        """Remove the ranges at once, so that a worker that the cluster has yet to stop writes nothing more."""
+        """Rename the folder of the ranges, so that workers that still run write no more into it, and delete it."""
         gone = self.root / f"{RANGES}.{uuid.uuid4().hex}"
         with contextlib.suppress(OSError):  # it is not there
             (self.root / RANGES).rename(gone)
@@ -122,17 +122,17 @@ class FolderPlace(_Place):
 
     @contextlib.contextmanager
     def attempt(self) -> Iterator[Path]:
-        """Make a folder on the same disk for the block, and remove it at the end."""
+        """Yields a new folder on the same disk, and removes it at the end of the block."""
         scratch = tempfile.TemporaryDirectory(prefix="attempt-", dir=self.root / RANGES, ignore_cleanup_errors=True)
         with scratch as folder:
             yield Path(folder)
 
     def deliver(self, folder: Path, name: str, facts: bytes, files: Files, names: Mapping[str, str]) -> None:
-        """Make the folder of an attempt that of the range, in one rename.
+        """Turn the folder of an attempt into that of the range, in one rename, unless another attempt was first.
 
         Args:
-            files: all that it wrote.
-            names: by file the name in the output, which it gets when the span is whole.
+            files: all files that the attempt wrote.
+            names: of files, their names in the output: not used here, as `take` gives them when the span is whole.
         """
         (folder / FACTS).write_bytes(facts)
         target = self.root / _at(name)
@@ -145,7 +145,7 @@ class FolderPlace(_Place):
             folder.rename(target)
 
     def whole(self, name: str, files: Files) -> bool:
-        """Returns whether the files of a range have their bytes and crc32c."""
+        """Returns whether all files of a range are there, with the right size and crc32c."""
         folder = self.root / _at(name)
         return all(on_disk(folder / file, checksum) == entry for file, entry in files.items())
 
@@ -153,16 +153,16 @@ class FolderPlace(_Place):
         """Returns the folder of a range, on this machine's disk.
 
         Args:
-            files: what is asked for of it, at least.
-            scratch: where it may be copied to.
+            files: the files of it that are needed.
+            scratch: the folder into which they are downloaded from a bucket; not used here.
         """
         return self.root / _at(name)
 
     def take(self, name: str, file: str, target: str, *, lasting: bool = True) -> None:
-        """Give a range's file its name in the output; the range keeps it, too.
+        """Link or copy a range's file into the output, under the name `target`; the range keeps it, too.
 
         Args:
-            lasting: sync it; else a commit does so.
+            lasting: whether it is synced to the disk now; else a later commit does so.
         """
         (self.root / target).unlink(missing_ok=True)
         link_or_copy(self.root / _at(name) / file, self.root / target)
@@ -170,7 +170,7 @@ class FolderPlace(_Place):
             sync_path(self.root / target)
 
     def put(self, folder: Path, files: Sequence[FileEntry], *, lasting: bool = True) -> None:
-        """Move files of a folder on this machine into the output."""
+        """Move files of a folder on this machine into the output, under the same names."""
         for path in (each.path for each in files):
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).replace(self.root / path)
@@ -183,7 +183,7 @@ class BucketPlace(_Place):
         self.objects: Bucket = Bucket(url)
 
     def prepare(self, job: str) -> None:
-        """Prepare the place as a folder is prepared."""
+        """Make a job the owner of the place; finished ranges stay."""
         self.objects.delete([_BEGUN])
         self.write(_JOB, job.encode())
 
@@ -196,13 +196,13 @@ class BucketPlace(_Place):
             yield Path(scratch)
 
     def deliver(self, folder: Path, name: str, facts: bytes, files: Files, names: Mapping[str, str]) -> None:
-        """Upload what an attempt wrote; files that have a name in the output go there."""
+        """Upload an attempt's files: those in `names` into the output, the others into the range's folder."""
         base = _at(name)
         self.objects.put_all((names.get(n, f"{base}/{n}"), folder / n, crc32c) for n, (_, crc32c) in files.items())
         self.objects.write(f"{base}/{FACTS}", facts)
 
     def whole(self, name: str, files: Files) -> bool:
-        """Returns whether the files of a range have their bytes; an object appears whole."""
+        """Returns whether all files of a range are there, with the right size: an object is never half written."""
         base = _at(name)
         listed = self.objects.listing(base)
         return all((found := listed.get(f"{base}/{file}")) and found.bytes == size for file, (size, _) in files.items())
@@ -222,9 +222,9 @@ class BucketPlace(_Place):
 
 
 @contextlib.contextmanager
-def writable(url: str) -> Iterator[None]:
-    """Raise any failure to write to a place as a StoreError; for a bucket, it is this machine's temporary folder that
-    is full."""
+def as_store_errors(url: str) -> Iterator[None]:
+    """Raise failures to write to a place as StoreErrors. If a disk is full, the message names the place's folder; for a
+    bucket it names this machine's temporary folder, from which files are uploaded."""
     try:
         with writing(Path(tempfile.gettempdir() if is_remote(url) else url)):
             yield

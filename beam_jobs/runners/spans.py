@@ -3,10 +3,10 @@
     job = IngestJob(request, place)
     for piece in job.cut():
         done = run_range(job, piece, total, tick)          # a RangeResult
-    finish(job, total, [done, ...])                         # puts the span's outcome into its place
+    finish(job, total, [done, ...])                         # writes the span's outcome into its place
     Outcome.read(job)                                       # in the driver
 
-What a worker makes depends on the request and the range alone. Elements are small: files stay in the place.
+A worker's output depends on the request and the range alone. Beam's elements are small: files stay in the place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.runners.place import BucketPlace, Files, FolderPlace, open_place, range_name, writable
+from beam_jobs.runners.place import BucketPlace, Files, FolderPlace, as_store_errors, open_place, range_name
 from headway.errors import KINDS, HeadwayError, StoreError
 from headway.sources.base import Range
 from headway.storage.fingerprint import fingerprint
@@ -34,10 +34,10 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Failure:
-    """A user's mistake, as an element: raised through Beam it would reach the caller as the text of a traceback."""
+    """A HeadwayError as an element of the pipeline: raised in Beam, it would reach the caller as a traceback's text."""
 
     index: int
-    """The number of the range; -1: the span as a whole."""
+    """The number of the range that failed; -1: the span as a whole."""
     error: Mapping[str, str | None]
     """The error as `HeadwayError.facts`."""
 
@@ -49,7 +49,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class RangeResult:
-    """A range whose files are in the place."""
+    """The result of a range, whose files are in the span's place."""
 
     piece: Range
     facts: Mapping[str, Any]
@@ -65,7 +65,7 @@ class SpanMerger:
     """Merges the ranges of a span on this machine, into the folder `out`.
 
     Args:
-        fresh: of the job; a bucket then has the ranges' files under their names already, and on a disk a commit syncs all.
+        fresh: the job's. If true, files in a bucket have their final names already, and a later commit syncs a disk's.
     """
 
     def __init__(self, place: FolderPlace | BucketPlace, scratch: Path, *, fresh: bool):
@@ -74,17 +74,17 @@ class SpanMerger:
         self.out.mkdir()
 
     def fetch(self, done: RangeResult, part: str) -> Path:
-        """Returns a file of a range, or a folder in it, on this machine's disk."""
+        """Returns the path on this machine of a range's file or folder `part`; downloads it from a bucket."""
         files = [file for file in done.files if f"{file}/".startswith(f"{part}/")]
         return self._place.fetch(done.folder, files, self._scratch) / part
 
     def drop(self, path: Path) -> None:
-        """Remove a file that was fetched, if that is a copy."""
+        """Delete a file that was fetched, if it is a download and not the range's own file."""
         if path.is_relative_to(self._scratch):
             path.unlink()
 
     def take(self, done: RangeResult, file: str, target: str) -> None:
-        """Give a range's file its name in the output."""
+        """Put a range's file into the output under the name `target`, unless it has it already."""
         if not (self._fresh and isinstance(self._place, BucketPlace)):
             self._place.take(done.folder, file, target, lasting=not self._fresh)
 
@@ -97,11 +97,11 @@ class SpanMerger:
 
 @dataclass(frozen=True)
 class SpanJob:
-    """The work on one span; picklable. A subclass says what is done."""
+    """The work on one span; picklable. A subclass defines its ranges, and what is done with them."""
 
     request: Any
     where: str
-    """The place of the output."""
+    """The place of the output: a folder, or the URL of one in a bucket."""
     id: str = field(default_factory=lambda: uuid.uuid4().hex, kw_only=True)
     """A name that tells the job from others in the same place."""
 
@@ -121,42 +121,42 @@ class SpanJob:
         raise NotImplementedError
 
     def key(self, piece: Range) -> str | None:
-        """Returns what the output of a range depends on; None: a range of an earlier job is not kept."""
+        """Returns a text with all that a range's output depends on; None: no range of an earlier job is reused."""
         return None
 
     def published(self) -> dict[str, Any] | None:
-        """Returns the answer, if the output is complete already: a runner may run the end of a span again."""
+        """Returns the result if the output is complete already, else None: a runner may end a span twice."""
         return None
 
     def process(self, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
-        """Write a range's files into a folder; return its facts."""
+        """Write a range's files into a folder; return its facts as JSON values."""
         raise NotImplementedError
 
     def names(self, piece: Range, total: int, facts: Mapping[str, Any]) -> dict[str, str]:
-        """Returns, by file of the range's folder, its name in the output."""
+        """Returns the names in the output of files of the range's folder: {file: name}."""
         raise NotImplementedError
 
     def finish(self, done: Sequence[RangeResult], merging: SpanMerger) -> tuple[dict[str, Any], list[FileEntry]]:
-        """Merge the ranges in their order; return the answer, and the entries of the output's files."""
+        """Merge the ranges in their order; return the result, and the entries of the output's files."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a span: how it ended."""
+    """The outcome of a span: its result, or its failure."""
 
     result: dict[str, Any] | None = None
     files: Sequence[Mapping[str, Any]] = ()
-    """The entries of the output's files; none: the answer has them."""
+    """The entries of the output's files; empty if the result has them."""
     ranges: int = 0
     kept: int = 0
     """The number of ranges that an earlier job had finished."""
     failure: Failure | None = None
 
-    def put(self, job: SpanJob) -> Outcome:
-        """Write the outcome for the job's driver, unless the place belongs to another job by now."""
+    def save(self, job: SpanJob) -> Outcome:
+        """Write the outcome where the driver reads it, unless the place is another job's now; return it."""
         place = job.place
-        with writable(place.url):
+        with as_store_errors(place.url):
             if place.belongs(job.id):
                 place.end(job.id, json.dumps(vars(self), default=vars).encode())
         return self
@@ -172,11 +172,11 @@ class Outcome:
 
 
 def run_range(job: SpanJob, piece: Range, total: int, tick: Tick) -> RangeResult:
-    """Make a range's files and deliver them to the place, unless they are there already.
+    """Make a range's files and deliver them to the place, unless they are there already; return the result.
 
     Raises:
-        HeadwayError: the user's mistake.
-        Stopped: the tick asked for it, or the place is another job's by now.
+        HeadwayError: the range cannot be processed, or its files cannot be written.
+        Stopped: the tick raised it, or the place belongs to another job now.
     """
     place = job.place
     if (key := job.key(piece)) is not None:  # another version of a tool may write other bytes, and one output is of one
@@ -184,7 +184,7 @@ def run_range(job: SpanJob, piece: Range, total: int, tick: Tick) -> RangeResult
     name = range_name(piece.index, key or job.id)
     if key is not None and (kept := _kept(place, piece, name, key)) is not None:
         return kept
-    with writable(place.url), place.attempt() as folder:
+    with as_store_errors(place.url), place.attempt() as folder:
         facts = job.process(piece, folder, tick)
         names = job.names(piece, total, facts)
         files = {entry.path: (entry.bytes, entry.crc32c) for entry in entries(folder)}
@@ -210,10 +210,10 @@ def _kept(place: FolderPlace | BucketPlace, piece: Range, name: str, key: str) -
 
 
 def finish(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure]) -> Outcome:
-    """Merge a span's ranges, write its outcome and return it.
+    """Merge a span's ranges, write its outcome and return it; HeadwayErrors become the outcome's failure.
 
     Args:
-        total: how many ranges the span was cut into; None: nobody said, and an end without ranges is none.
+        total: the number of ranges that the span was cut into; None: it was lost, and the outcome is a failure.
     """
     if (published := job.published()) is not None:
         return Outcome(published)
@@ -222,7 +222,7 @@ def finish(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure
     # a runner may process an element twice
     results = {each.piece.index: each for each in done if isinstance(each, RangeResult)}
     if failures:
-        return Outcome(failure=min(failures, key=lambda failure: failure.index)).put(job)
+        return Outcome(failure=min(failures, key=lambda failure: failure.index)).save(job)
     try:
         if not place.belongs(job.id):
             problem, fix = "another job works in this folder now", "let it end, or name another folder"
@@ -231,16 +231,16 @@ def finish(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure
         if total is None or lost or len(results) > total:
             raise lost_ranges(job, len(lost), total, lost[0] if lost else 0)
         whole = [results[index] for index in range(total)]
-        with writable(place.url), place.attempt() as scratch:
+        with as_store_errors(place.url), place.attempt() as scratch:
             result, files = job.finish(whole, SpanMerger(place, scratch, fresh=job.fresh))
     except HeadwayError as error:
-        return Outcome(failure=Failure(-1, error.facts)).put(job)
+        return Outcome(failure=Failure(-1, error.facts)).save(job)
     made = [entry.model_dump(mode="json") for entry in files]
-    return Outcome(result, made, total, kept=sum(r.kept for r in whole)).put(job)
+    return Outcome(result, made, total, kept=sum(r.kept for r in whole)).save(job)
 
 
 def lost_ranges(job: SpanJob, lost: int, total: int | None, first: int) -> HeadwayError:
-    """Returns the error of a runner that did not process every element."""
+    """Returns the error of a runner that did not process `lost` of `total` ranges, `first` the first of them."""
     of = "all of its ranges" if total is None else f"{lost} of {total} ranges"
     return HeadwayError(
         f"the runner lost {of}: it ended without an error and did not process them",

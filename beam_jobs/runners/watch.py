@@ -1,9 +1,9 @@
 """The state that the driver shares with workers in its process: rows read, a stop, an error; without Beam.
 
-    with Watch() as watch:                 # Watch.of(watch.name) finds it in this process, and None in another one
+    with Watch() as watch:                 # Watch.of(watch.name) is the Watch in this process, None in another one
         watch.stop()                       # ranges end after their batch
 
-On a cluster the workers find none: rows are Beam's metrics there, and a stop is the cancelling of the job.
+Workers of a cluster find no Watch: there Beam's metrics count the rows, and a stop cancels the job.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
             threading.Thread(target=cancel, name="cancel", daemon=True).start()
 
     def on_stop(self, cancel: Callable[[], object]) -> None:
-        """Set the function that cancels the job, which a stop calls once; after a stop it is called now."""
+        """Set the function that cancels the job. A stop calls it once; after a stop it is called at once."""
         with self._lock:
             self._cancel = cancel
         if self.stopped():
@@ -59,12 +59,12 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         return self._stop.is_set()
 
     def fail(self, error: BaseException) -> None:
-        """Keep an error, which the driver raises, and stop the job."""
+        """Keep an error for the driver to raise, and stop the job."""
         self.failures.append(error)
         self.stop()
 
     def begun(self) -> bool:
-        """Returns whether a worker in this process has begun."""
+        """Returns whether a worker in this process has cut a span into ranges."""
         return bool(self._totals)
 
     def cut(self, span: int, pieces: Sequence[Range]) -> None:
@@ -80,6 +80,6 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         return sum([*self._rows.values()])
 
     def total(self, spans: int) -> int | None:
-        """Returns the rows of so many spans; None unless all are cut and their files tell."""
+        """Returns the number of rows of all `spans` spans; None while it is not known of each."""
         totals = [*self._totals.values()]
         return None if len(totals) < spans or None in totals else sum(totals)  # type: ignore[arg-type]

@@ -23,10 +23,10 @@ _THIS_MACHINE = ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
 def serve(host: str, port: int) -> None:
-    """Serve workers until a KeyboardInterrupt, then end them.
+    """Start worker processes for the cluster that asks for them, until a KeyboardInterrupt; then end them.
 
     Raises:
-        RuntimeError: the address cannot be had.
+        RuntimeError: the port cannot be bound.
     """
     load_beam()
     import grpc

@@ -5,7 +5,7 @@
         rows | beam.CombineGlobally(ComputeStatistics(columns))
         rows | WriteRowGroups("s3://team/rows", columns)
 
-Elements are Arrow batches (`pyarrow.RecordBatch`). A PCollection has no order, so the same rows come, in no promised order.
+Elements are Arrow batches (`pyarrow.RecordBatch`). A PCollection has no order: rows come in no promised order.
 Importing this package imports Beam.
 """
 

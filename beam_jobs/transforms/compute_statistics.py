@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import apache_beam as beam
 import pyarrow as pa
 
-from beam_jobs.transforms.stored_batches import as_stored, stored, whole_errors
+from beam_jobs.transforms.stored_batches import as_stored, stored, unwrapped_errors
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 
@@ -22,15 +22,15 @@ class ComputeStatistics(beam.CombineFn):
     Output: `headway.statistics.split_statistics.SplitStatistics`, with `columns["x"].mean`, `.missing`, `.distinct`,
     `.quantile([0.5])`, `.top(5)`; `save(folder)` writes it.
 
-    However the runner cuts the rows, counts, extremes and distinct values are the same, and the mean to rounding; of
-    a column with too many distinct values to keep, the sketches are as good. Texts are counted exactly and in memory.
+    Counts, extremes and distinct values do not depend on how the runner splits the rows, and the mean only by rounding.
+    A column with too many distinct values to keep has sketches. Texts are counted exactly and in memory.
 
     Args:
-        columns: of the batches (`headway.schema.columns.Column`).
+        columns: the columns to describe (`headway.schema.columns.Column`).
 
     Raises:
-        ConfigError: no columns. As the pipeline is built.
-        DataError: a batch lacks a column, or a value does not fit; its message names both. As the pipeline runs.
+        ConfigError: no columns are given. Raised as the pipeline is built.
+        DataError: a batch lacks a column, or a value does not fit; its message names both. Raised as the pipeline runs.
     """
 
     def __init__(self, columns: Sequence[Column]):
@@ -41,7 +41,7 @@ class ComputeStatistics(beam.CombineFn):
 
     def add_input(self, accumulator: SplitStatistics, batch: pa.RecordBatch) -> SplitStatistics:
         if batch.num_rows:
-            with whole_errors():
+            with unwrapped_errors():
                 accumulator.update(stored(batch, self._columns))
         return accumulator
 

@@ -14,29 +14,29 @@ from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.ingest.stage import IngestJob
 from beam_jobs.runners.pipeline import Spans
 from beam_jobs.runners.spans import Outcome
-from beam_jobs.transforms.stored_batches import free_folder, whole_errors
+from beam_jobs.transforms.stored_batches import free_folder, unwrapped_errors
 from headway.records.encode import SPEC
 
 
 class IngestSpans(beam.PTransform):
-    """Ingests spans of raw files, by the pipeline of Headway's own ingest.
+    """Ingests spans of raw files into row groups, as `headway run` ingests them.
 
         ingested = pipeline | IngestSpans({"s3://team/rows/2013-01": request})      # IngestRequest
         ingested | beam.MapTuple(lambda folder, result: print(folder, result["counts"]))
 
-    Input: the pipeline. Output: a PCollection of (folder, result) for each span; the result is what
-    `beam_jobs.ingest.stage.ingest` returns, and stands in the folder's examples.json, so that ReadRowGroups reads the folder.
+    Input: the pipeline. Output: a PCollection with a pair (folder, result) for each span. The result is what
+    `beam_jobs.ingest.stage.ingest` returns. The folder's examples.json holds it too, for ReadRowGroups.
 
-    The bytes of the shards and statistics are those of an ingest. examples.json appears last; without it a folder holds
-    an ingest that was cut off, which the next one into it takes over.
+    Shards and statistics have the same bytes as those of `headway run`. examples.json is written last: a folder without
+    it holds an unfinished ingest, which the next ingest into the folder replaces.
 
     Args:
-        requests: by folder a span's request; a local path, which every worker must see, or s3:// or gs://.
+        requests: each span's request by its output folder: a local path that all workers see, or s3:// or gs://.
 
     Raises:
-        ConfigError: a request does not fit, or row groups are in a folder already. As the pipeline is built.
-        StoreError: a folder cannot be made. As the pipeline is built.
-        DataError, StoreError: a file is damaged, or a folder cannot be written. As the pipeline runs.
+        ConfigError: a request does not fit, or row groups are in a folder already. Raised as the pipeline is built.
+        StoreError: a folder cannot be made. Raised as the pipeline is built.
+        DataError, StoreError: a file is damaged, or a folder cannot be written. Raised as the pipeline runs.
     """
 
     def __init__(self, requests: Mapping[str | Path, IngestRequest]):
@@ -56,7 +56,7 @@ class IngestSpans(beam.PTransform):
 class _DescribedJob(IngestJob):
     """The ingest of a span into a folder with an examples.json that describes it.
 
-    A runner may fuse a span's end with the user's steps behind it; when one of those fails, all of that runs again.
+    A runner may fuse the end of a span with the user's steps after it. If such a step fails, both run again.
     """
 
     def publish(self, result: dict[str, Any]) -> None:
@@ -75,9 +75,9 @@ class _DescribedJob(IngestJob):
         return result if shards <= objects.listing().keys() else None
 
 
-@whole_errors()
+@unwrapped_errors()
 def _publish(ended: tuple[int, Outcome], jobs: Sequence[_DescribedJob]) -> tuple[str, dict[str, Any]]:
-    """Write the description of a span's folder; may run again."""
+    """Write a span's examples.json, and return its folder and result; raise its failure, if any. May run twice."""
     span, outcome = ended
     if outcome.failure is not None:
         raise outcome.failure.exception()

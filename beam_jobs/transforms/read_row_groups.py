@@ -9,7 +9,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from beam_jobs.transforms.stored_batches import RowGroups, whole_errors
+from beam_jobs.transforms.stored_batches import RowGroups, unwrapped_errors
 from headway.errors import DataError
 from headway.records.decode import decode
 from headway.records.tfrecord import NotWhole, framed
@@ -19,11 +19,11 @@ from headway.storage.filesystem import reading, resolve
 _BUFFER = 1 << 20
 _FIX = "delete the folder, and write it again"
 _Form = tuple[tuple[Column, ...], tuple[str, ...]]
-"""The form of a shard's records: columns, rows per record, and the names of the wanted columns."""
+"""The form of a shard's records: all columns in it, and the names of the columns to read."""
 
 
 class ReadRowGroups(beam.PTransform):
-    """Reads shards of row groups: yields a batch for each record; a worker reads a shard at a time.
+    """Reads shards of row groups: a batch for each record. A worker reads one shard at a time.
 
         rows = pipeline | ReadRowGroups("s3://team/store/stages/ingest/3f2a...", split="train", columns=["carrier"])
 
@@ -31,14 +31,14 @@ class ReadRowGroups(beam.PTransform):
     binary, lists of them; text is UTF-8 in binary), in no promised order.
 
     Args:
-        folders: the folder of an ingest output (a span's) or of a WriteRowGroups, or several; a local path, which every
-            worker must see, or s3:// or gs://.
-        split: of the ingest; None reads all splits.
-        columns: names; None reads all columns.
+        folders: a folder that an ingest or WriteRowGroups wrote, or several: a local path, which every worker must see,
+            or s3:// or gs://.
+        split: the split to read, such as "train"; None reads all splits.
+        columns: the names of the columns to read; None reads all columns.
 
     Raises:
-        ConfigError: a folder does not describe row groups, or has no such split or column. As the pipeline is built.
-        DataError: a shard is missing or damaged; its message names the file and the byte. As the pipeline runs.
+        ConfigError: a folder has no row groups, or lacks the split or column. Raised as the pipeline is built.
+        DataError: a shard is missing or damaged; its message names the file and byte. Raised as the pipeline runs.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class _Read(beam.DoFn):
         columns, wanted = self._forms[form]
         by_name = {column.name: column for column in columns}
         read = [by_name[name] for name in wanted]
-        with whole_errors():
+        with unwrapped_errors():
             for number, record in enumerate(_records(name)):
                 try:
                     yield decode(record, read)

@@ -15,7 +15,7 @@ from beam_jobs.predict.model import fetch_model, model_digest
 from beam_jobs.predict.range_scorer import RangeScorer, Scorer
 from beam_jobs.predict.request import FILE, ROW, CopiedColumn, PredictRequest
 from beam_jobs.predict.stage import with_rows
-from beam_jobs.transforms.stored_batches import full_name, of_manifest, whole_errors
+from beam_jobs.transforms.stored_batches import full_name, of_manifest, unwrapped_errors
 from headway.errors import StoreError
 from headway.process import Scratch
 from headway.schema.columns import Column
@@ -37,22 +37,22 @@ class Predict(beam.PTransform):
         predictions, rejected = batches | Predict("store/models/flights/3", passthrough=["flight"])
         predictions, rejected = pipeline | Predict("s3://team/model", source=SourceConfig(format="csv", path="s3://team/new"))
 
-    Input: a PCollection of `pyarrow.RecordBatch` with at least the model's raw columns; with `source` the pipeline. Output: two
-    PCollections of `pyarrow.RecordBatch`, in no promised order. `predictions` has the columns that go through, `prediction`,
-    and of several classes `probabilities`. `rejected` has a row for each row that does not fit the model's columns: the columns
-    that go through, then column, value and reason. With `source` both begin with `source_file` and `source_row`, and `rejected`
-    has these alone.
+    Input: a PCollection of `pyarrow.RecordBatch` with at least the model's raw columns; with `source` the pipeline.
+    Output: two PCollections of `pyarrow.RecordBatch`, in no promised order. `predictions` has the passthrough columns,
+    `prediction` and, with several classes, `probabilities`. `rejected` has each row that does not fit the model's
+    columns: the passthrough columns, then column, value and reason. With `source` both begin with `source_file` and
+    `source_row`, and `rejected` has no passthrough columns.
 
     Args:
         model: the folder of a SavedModel that Headway exported, or of a version in a store (models/NAME/NUMBER); a local
             path, which every worker must see, or s3:// or gs://, from where each worker gets it once.
-        passthrough: the input's columns that go through to the output.
+        passthrough: the names of the input's columns that are copied to the output.
         source: raw files (`headway.sources.config.SourceConfig`); their ranges are read by the workers.
 
     Raises:
-        StoreError: there is no SavedModel, or it does not say which columns it takes. As the pipeline is built.
-        ConfigError, DataError: the files lack a column, or there are none. As the pipeline is built.
-        DataError: a batch lacks a column; a file is damaged. As the pipeline runs.
+        StoreError: there is no SavedModel, or it does not say its columns. Raised as the pipeline is built.
+        ConfigError, DataError: the files lack a column, or there are none. Raised as the pipeline is built.
+        DataError: a batch lacks a column, or a file is damaged. Raised as the pipeline runs.
     """
 
     def __init__(self, model: str | Path, *, passthrough: Sequence[str] = (), source: SourceConfig | None = None):
@@ -96,11 +96,11 @@ class _Score(beam.DoFn):
 
 class _ScoreBatch(_Score):
     def setup(self) -> None:
-        with whole_errors():
+        with unwrapped_errors():
             self._scorer = Scorer(self._request)
 
     def process(self, batch: pa.RecordBatch) -> Iterator[Any]:
-        with whole_errors():
+        with unwrapped_errors():
             scored = self._scorer.score(batch, "batch")
             if scored.batch.num_rows:
                 yield scored.batch
@@ -111,7 +111,7 @@ class _ScoreBatch(_Score):
 
 class _ScoreRange(_Score):
     def process(self, piece: Range) -> Iterator[Any]:
-        with whole_errors():
+        with unwrapped_errors():
             work = RangeScorer(self._request, piece)
             yield from (batch for batch in work.batches() if batch.num_rows)
             if (rejected := work.rejected()).num_rows:
@@ -120,7 +120,7 @@ class _ScoreRange(_Score):
 
 
 def _rejected(rows: pa.RecordBatch | pa.Table, reasons: pa.Table) -> Any:
-    """Returns the batch that says which rows were rejected, and why."""
+    """Returns the rejected rows, with the column, value and reason of each, as a batch of the output `rejected`."""
     why = reasons.select(["column", "value", "reason"])
     columns = [*rows.columns, *why.columns]
     whole = pa.Table.from_arrays(columns, names=[*rows.schema.names, *why.column_names])
@@ -128,7 +128,7 @@ def _rejected(rows: pa.RecordBatch | pa.Table, reasons: pa.Table) -> Any:
 
 
 def _described(folder: str) -> tuple[str, tuple[Column, ...], str]:
-    """Returns the folder of the SavedModel, its raw columns, and the digest of its bytes."""
+    """Returns a SavedModel's own folder, its raw columns and its digest; downloads one in a bucket to read them."""
     describe = resolve_name(_DESCRIBE)
     if kind(f"{folder}/{manifests.NAME}") == "file":
         folder = f"{of_manifest(folder)[1]}/{_SAVED_MODEL}"

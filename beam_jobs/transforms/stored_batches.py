@@ -1,8 +1,8 @@
-"""What the transforms share: how a folder of row groups describes itself, and batches in stored types.
+"""Shared by the transforms: the description of a folder of row groups, and batches in stored types.
 
 described = RowGroups.of("s3://team/rows")        # an ingest output, or what WriteRowGroups wrote
 described.columns
-described.shards("train")                         # their full names
+described.shards("train")                         # the full names of its shards
 stored(batch, described.columns)
 """
 
@@ -29,7 +29,7 @@ from headway.tabular.coerce import coerce
 
 class Split(Result):
     shards: tuple[dict[str, Any], ...]
-    """The shards, each with its file."""
+    """The shards; the key `file` of each has its name within the folder."""
 
 
 class RowGroups(Result):
@@ -41,11 +41,11 @@ class RowGroups(Result):
 
     @classmethod
     def of(cls, folder: str | Path) -> RowGroups:
-        """Read the description of a folder, local or in a bucket.
+        """Returns the row groups of a folder, local or in a bucket, by its manifest or its examples.json.
 
         Raises:
-            ConfigError: the folder does not describe itself.
-            StoreError: its format is another.
+            ConfigError: the folder has neither file, or a damaged one.
+            StoreError: the manifest has another format.
         """
         where = full_name(folder)
         of_stage, alone = f"{where}/{manifests.NAME}", f"{where}/{SPEC}"
@@ -61,7 +61,7 @@ class RowGroups(Result):
         raise ConfigError("the folder does not describe shards of row groups", where=where, fix=fix)
 
     def shards(self, split: str | None) -> list[str]:
-        """Returns the full names of a split's shards; None: of all splits.
+        """Returns the full names of a split's shards; those of all splits if `split` is None.
 
         Raises:
             ConfigError: there is no such split.
@@ -73,16 +73,16 @@ class RowGroups(Result):
 
 
 def of_manifest(folder: str) -> tuple[manifests.Manifest | None, str]:
-    """Returns the manifest of an output or a version, and the folder of its files, which in a bucket the manifest
-    names."""
+    """Returns the manifest of an output or a version (None: it is damaged), and the folder of its files: in a bucket
+    a subfolder that the manifest names."""
     name = f"{folder}/{manifests.NAME}"
     manifest, attempt = manifests.parse(_read(name), name)
     return manifest, f"{folder}/{attempt}" if attempt else folder
 
 
 def full_name(folder: str | Path) -> str:
-    """Returns the name of a folder for workers: absolute, unless it lies in a bucket, and without a slash at its
-    end."""
+    """Returns the name by which workers find a folder: its absolute path, or the URL of one in a bucket; without a
+    slash at the end."""
     return str(folder).rstrip("/") if is_remote(str(folder)) else str(Path(folder).absolute())
 
 
@@ -90,7 +90,7 @@ def free_folder(folder: str | Path) -> str:
     """Returns the full name of a folder to write row groups into.
 
     Raises:
-        ConfigError: it has some.
+        ConfigError: the folder has row groups already.
     """
     name = full_name(folder)
     if found := [file for file in (SPEC, manifests.NAME) if kind(f"{name}/{file}")]:
@@ -100,8 +100,8 @@ def free_folder(folder: str | Path) -> str:
 
 
 def as_stored(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Returns the columns without the rules by which raw files are read: a batch holds values, not their text in a
-    file."""
+    """Returns the columns without `parse` and `separator`, the rules for reading text: a batch holds values. Raises a
+    ConfigError if there are none."""
     if not columns:
         raise ConfigError(
             "there are no columns", where="columns", fix='[Column(name="x", type="float32", nullable=True)]'
@@ -110,7 +110,7 @@ def as_stored(columns: Sequence[Column]) -> tuple[Column, ...]:
 
 
 def stored(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
-    """Returns the columns of a batch in their stored types.
+    """Returns a batch of these columns alone, converted to their stored types.
 
     Raises:
         DataError: a column is missing, or a value does not fit.
@@ -128,9 +128,9 @@ def stored(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
 
 
 @contextlib.contextmanager
-def whole_errors() -> Iterator[None]:
-    """Let a HeadwayError of the block pass through Beam unchanged: Beam would add the step's name to it, and lose the
-    place and the fix."""
+def unwrapped_errors() -> Iterator[None]:
+    """Let a HeadwayError raised in the block pass through Beam unchanged. Otherwise Beam would add the step's name to
+    its message, and lose its `where` and `fix`."""
     try:
         yield
     except HeadwayError as error:

@@ -14,8 +14,8 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 
-from beam_jobs.runners.place import open_place, writable
-from beam_jobs.transforms.stored_batches import as_stored, free_folder, stored, whole_errors
+from beam_jobs.runners.place import as_store_errors, open_place
+from beam_jobs.transforms.stored_batches import as_stored, free_folder, stored, unwrapped_errors
 from headway.errors import ConfigError, StoreError
 from headway.process import Scratch
 from headway.records.encode import ROWS_PER_RECORD, SPEC, feature_spec, total
@@ -24,7 +24,7 @@ from headway.schema.columns import Column
 from headway.storage.manifest import entry
 
 Facts = dict[str, Any]
-"""The facts of a shard: file, rows (of its records, packed), bytes, crc32c."""
+"""The facts of a shard: file, rows (the rows per record, run-length encoded), bytes, crc32c."""
 
 
 class WriteRowGroups(beam.PTransform):
@@ -33,25 +33,25 @@ class WriteRowGroups(beam.PTransform):
         described = batches | WriteRowGroups("s3://team/rows", columns, split="train", shards=8)
 
     Input: a bounded PCollection of `pyarrow.RecordBatch` with at least the columns, in their stored types or in types
-    that become them without loss (int32, double, string, date). Output: a PCollection of one dict, what examples.json
-    holds: columns, feature_spec, splits {split: {rows, shards [{file, rows, bytes, crc32c}]}}. ReadRowGroups
+    that become them without loss (int32, double, string, date). Output: a PCollection of one dict, the content of
+    examples.json: columns, feature_spec, splits {split: {rows, shards [{file, rows, bytes, crc32c}]}}. ReadRowGroups
     reads the folder.
 
-    The shards appear in the folder when all of them are written, and examples.json after them; a pipeline that fails leaves
-    no more than a hidden folder, `.writing-...`. Rows come in no promised order. Rows of one group (role: group) share a
-    record where they come in one batch.
+    The shards appear in the folder when all of them are written, and examples.json after them. A pipeline that fails
+    leaves only a hidden folder, `.writing-...`. Rows are written in no promised order. Rows of one group (role: group)
+    share a record if they come in one batch.
 
     Args:
         folder: a local path, which every worker must see, or s3:// or gs://.
-        columns: what is written, in this order (`headway.schema.columns.Column`).
-        split: what the shards are called: `train-00003-of-00008.tfrecord`.
-        rows_per_record: at most.
-        shards: how many at most; the rows then go through a GroupByKey. None: one for each bundle of the runner.
+        columns: the columns to write, in this order (`headway.schema.columns.Column`).
+        split: the split's name, with which the names of the shards begin: `train-00003-of-00008.tfrecord`.
+        rows_per_record: the most rows of a record.
+        shards: the most shards; the rows then go through a GroupByKey. None: a shard for each bundle of the runner.
 
     Raises:
-        ConfigError: no columns, a bad number, or row groups are in the folder already. As the pipeline is built.
-        DataError: a batch lacks a column, or a value does not fit; its message names both. As the pipeline runs.
-        StoreError: the folder cannot be written. As the pipeline runs.
+        ConfigError: no columns, a bad number, or the folder has row groups already. Raised as the pipeline is built.
+        DataError: a batch lacks a column, or a value does not fit; its message names both. Raised as the pipeline runs.
+        StoreError: the folder cannot be written. Raised as the pipeline runs.
     """
 
     def __init__(
@@ -103,16 +103,16 @@ class _Shard:
         self._where, self._name = writer.folder, f"{uuid.uuid4().hex}.tfrecord"
         self._scratch = Scratch("shard") if self._place.objects.remote else None
         self._folder = Path(self._scratch.name if self._scratch else writer.folder)
-        with writable(self._where):
+        with as_store_errors(self._where):
             self._folder.mkdir(parents=True, exist_ok=True)
             self._shard = Shard(self._folder / self._name, writer.columns, writer.rows_per_record)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        with writable(self._where):
+        with as_store_errors(self._where):
             self._shard.add(stored(batch, self._stored))
 
     def finish(self) -> Facts:
-        with writable(self._where):
+        with as_store_errors(self._where):
             rows, file = self._shard.finish(), entry(self._folder, self._name)
             if self._scratch is not None:
                 self._place.put(self._folder, [file])
@@ -132,18 +132,18 @@ class _WriteBundle(beam.DoFn):
 
     def process(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
-            with whole_errors():
+            with unwrapped_errors():
                 self._shard = self._shard or _Shard(self._writer)
                 self._shard.add(batch)
 
     def finish_bundle(self) -> Iterator[Any]:
         if self._shard is not None:
-            with whole_errors():
+            with unwrapped_errors():
                 yield GlobalWindows.windowed_value(self._shard.finish())
 
 
 class _Spread(beam.DoFn):
-    """Deals batches to the shards, from a place that differs from bundle to bundle."""
+    """Assigns the batches of a bundle to the shards in turn, beginning at a random shard."""
 
     def __init__(self, shards: int):
         self._shards, self._next = shards, 0
@@ -158,16 +158,16 @@ class _Spread(beam.DoFn):
 
 
 def _write_group(group: tuple[int, Iterable[pa.RecordBatch]], writer: _Writer) -> Facts:
-    with whole_errors():
+    with unwrapped_errors():
         shard = _Shard(writer)
         for batch in group[1]:
             shard.add(batch)
         return shard.finish()
 
 
-@whole_errors()
+@unwrapped_errors()
 def _publish(shards: list[Facts], folder: str, split: str, writer: _Writer) -> Facts:
-    """Give the shards their names, then write the description; may run again after it was cut off."""
+    """Move the shards to their final names, then write and return examples.json; may run again after a crash."""
     objects, attempt = open_place(folder).objects, writer.folder.removeprefix(f"{folder}/")
     there = {key: found.bytes for key, found in objects.listing().items()}
     named = []
@@ -175,7 +175,7 @@ def _publish(shards: list[Facts], folder: str, split: str, writer: _Writer) -> F
         name = f"{split}-{number:05d}-of-{len(shards):05d}.tfrecord"
         source = f"{attempt}/{shard['file']}"
         if source in there:  # else an earlier try moved it
-            with writable(f"{folder}/{name}"):
+            with as_store_errors(f"{folder}/{name}"):
                 objects.move(source, name)
         found = there.get(source, there.get(name))
         if found != shard["bytes"]:
@@ -187,7 +187,7 @@ def _publish(shards: list[Facts], folder: str, split: str, writer: _Writer) -> F
         "feature_spec": feature_spec(writer.columns),
         "splits": {split: {"rows": sum(total(shard["rows"]) for shard in named), "shards": named}},
     }
-    with writable(f"{folder}/{SPEC}"):
+    with as_store_errors(f"{folder}/{SPEC}"):
         objects.write(SPEC, (json.dumps(described, indent=1) + "\n").encode())
         objects.delete_folder(attempt)  # what bundles left that failed
     return described

@@ -1,6 +1,6 @@
-"""The command line: `headway COMMAND`; `EPILOG` has its exit codes. Nothing heavy is imported before a command needs it.
+"""The command line, `headway COMMAND`; `EPILOG` has the exit codes. Slow imports wait until a command needs them.
 
-A new command is a line in `COMMANDS` and a function in the module of its subject.
+A new command needs a line in `COMMANDS`, and a function in the module of its subject.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ COMMANDS = {
         "doctor": "store: Checks the packages, the devices, the disk and the store.",
     },
 }
-"""{group: {name: the module that has the command's function, and what the command does}}."""
+"""{group: {command: "MODULE: what the command does"}}; flows.cli.MODULE has the command's function."""
 NOT_TRAINING = ("ingest", "statistics", "validate", "transform")
-"""What `headway run --to` names where it trains nothing."""
+"""The stages of `headway run --to` before training."""
 
 
 def application() -> App:
@@ -90,14 +90,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         # threads of OpenBLAS wait for each other in a loop, and the last digits of a sum depend on their number
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    with early_start.begun() if arguments is None and surely_trains(sys.argv[1:]) else contextlib.nullcontext():
+    with early_start.early_process() if arguments is None and surely_trains(sys.argv[1:]) else contextlib.nullcontext():
         return _run(arguments)
 
 
 def surely_trains(tokens: Sequence[str]) -> bool:
-    """Returns whether a command is sure to train: its pipeline has the usual store, and no data are in it yet.
+    """Returns whether it is certain that a command will train: it is `run`, and the default store has no data yet.
 
-    False where it takes more than a glance, such as a store elsewhere: then TensorFlow starts later."""
+    False if that is not clear at once, such as with a store elsewhere; then TensorFlow starts later."""
     command, *rest = tokens or [""]
     last = next((word for option, word in itertools.pairwise(rest) if option == "--to"), "")
     elsewhere = ("-h", "--help", "--set=store", "--set=@", "--to=", "store", "@")
@@ -119,13 +119,13 @@ def _run(arguments: Sequence[str] | None) -> int:
     from cyclopts import CycloptsError
 
     from headway.errors import Cancelled, HeadwayError
-    from headway.process import own, quiet_libraries
+    from headway.process import mark_own_process, quiet_libraries
     from headway.redaction import protect
 
     protect()
 
     if arguments is None:  # this process is ours
-        own()
+        mark_own_process()
         quiet_libraries()
     app = application()
     if wants_json_log(own_tokens):
@@ -161,12 +161,12 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def wants_json_log(tokens: Sequence[str]) -> bool:
-    """Returns whether the options ask for a log of JSON lines; this is known before they are read, since that may fail."""
+    """Returns whether the command line has --log-format json; it is not parsed for this, since parsing may fail."""
     return "--log-format=json" in tokens or ("--log-format", "json") in itertools.pairwise(tokens)
 
 
 def _complain(tokens: Sequence[str], command: str, error: HeadwayError) -> int:
-    """Prints an error: as the answer with --json, else on stderr; a log of JSON lines has it in any case."""
+    """Prints an error (to stdout as JSON with --json, else to stderr or the JSON log), and returns its exit code."""
     said = f"headway {command}".rstrip() + f": {error}"
     if wants_json_log(tokens):
         from flows.pipeline.json_log import LOGGER

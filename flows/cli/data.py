@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Split = Literal["train", "eval", "test"]
 _COLUMNS = 24
-"""The columns in the table of init, which fits a screen; of more, those that need a word."""
+"""The most rows in init's table of columns; if there are more columns, it shows those that need an explanation."""
 
 
 def init(
@@ -75,10 +75,10 @@ def init(
 
 
 def _label(text: str | None, look: Look) -> LabelConfig:
-    """Returns the label that was named, or is certain.
+    """Returns the label that --label names, else the only column with a name typical of labels.
 
     Raises:
-        ConfigError: it is not known.
+        ConfigError: --label is not given, and no column or several have such a name.
     """
     from headway.first_pipeline.label_choice import label_of, likely_label, sole_label
 
@@ -97,7 +97,7 @@ def _label(text: str | None, look: Look) -> LabelConfig:
 
 
 def _draft_value(draft: Draft, target: Path) -> dict[str, object]:
-    """Returns what was found and written, for --json."""
+    """Returns the answer of init for --json: what was found in the data, and the file that was written."""
     return {
         "pipeline": str(target),
         "name": draft.name,
@@ -110,7 +110,7 @@ def _draft_value(draft: Draft, target: Path) -> dict[str, object]:
 
 
 def _check_free(files: list[Path], force: bool) -> None:
-    """Raises ConfigError where a file is there already."""
+    """Raises ConfigError if one of the files exists, unless `force` is set."""
     if not force and (there := [str(file) for file in files if file.exists()]):
         raise ConfigError(
             f"there is {' and '.join(there)} already",
@@ -119,7 +119,7 @@ def _check_free(files: list[Path], force: bool) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Writes a pipeline, if it loads."""
+    """Checks and writes a pipeline.yaml, and deletes the schema.pbtxt beside it, which is of another pipeline."""
     from flows.config.pipeline import Pipeline
     from headway.config import load, read_value
     from headway.storage.atomic_io import replace_text, writing
@@ -132,7 +132,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def _draft_text(draft: Draft, target: Path) -> str:
-    """Returns what was found and written, for a person."""
+    """Returns the answer of init as text: the table of columns, rows, label, split, doubts, and the file written."""
     from flows.report.text import text_table
 
     shown, others = draft.choices, list[str]()
@@ -198,14 +198,14 @@ def quarantine(
 
 @dataclass(frozen=True)
 class Rejected:
-    """The rows that a run rejected."""
+    """The answer of `headway quarantine`: the rows that a run rejected."""
 
     rows: int
     read: int
     reasons: list[dict[str, str | int]]
-    """column, reason and rows, the most frequent first."""
+    """Dicts of column, reason and number of rows, the most frequent first."""
     quarantine: list[dict[str, str | int | None]]
-    """The first rows, each with its place, reason and value."""
+    """The first rejected rows, each with its file, row, reason and value."""
 
 
 def _quarantine_text(found: Rejected) -> str:
@@ -263,7 +263,7 @@ def export_rows(
 
 
 def _made(context: Context, options: RunOptions) -> Context:
-    """Returns the outputs of the window; a run makes those that are not there, and what is there needs none."""
+    """Returns the context with the window's outputs; if some are missing, a run makes them first."""
     from flows.pipeline.engine import look_ahead
 
     plan = look_ahead(context)
@@ -275,7 +275,7 @@ def _made(context: Context, options: RunOptions) -> Context:
 
 
 def _parts(context: Context, made: Context, split: str | None) -> dict[str, list[Part]]:
-    """Returns {split: its ingested parts} of a window."""
+    """Returns {split: its ingested parts} of a window; of all splits, or of one."""
     from headway.tabular.splits import window_splits
 
     ingested = made.ingested

@@ -21,10 +21,10 @@ from flows.cli.options import (
     ProgressOptions,
     StageOptions,
     answer,
-    arranged,
     context_of,
     execute,
     load_pipeline,
+    names_and_pipeline,
     reporting,
     store_of,
     summary_text,
@@ -58,13 +58,13 @@ def _check_path(pipeline: str) -> None:
 
 
 def print_note(line: str) -> None:
-    """Prints what an MLflow server could not be told."""
+    """Prints a note to stderr, such as that an MLflow server could not be told."""
     print(line, file=sys.stderr)
 
 
 def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
     """Lists the versions of the model, its champion and its aliases."""
-    from flows.records import judging, records
+    from flows.records import records, run_that_judged
     from headway.registry.registry import Registry, names
 
     _, store = store_of(pipeline, options)
@@ -74,7 +74,7 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
         history, aliases, versions = registry.history(), registry.aliases(), registry.versions()
         damaged = registry.damaged()
         champion, previous = history[-1].version if history else None, registry.previous()
-        judged = judging(runs, name, champion)
+        judged = run_that_judged(runs, name, champion)
         found = list(judged.champion.alarms) if judged and judged.champion else []
         value[name] = {
             "champion": champion,
@@ -208,7 +208,7 @@ def compare(
     from flows.report.compare import describe, write
     from flows.report.page import place_of
 
-    names, pipeline = arranged([name for name in (first, second) if name] or [""], pipeline)
+    names, pipeline = names_and_pipeline([name for name in (first, second) if name] or [""], pipeline)
     _, registry = registry_of(pipeline, options)
     if names == [""]:
         names = [str(version.number) for version in registry.versions()[-2:]]
@@ -230,7 +230,7 @@ def compare(
 
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions(ProgressOptions):
-    """The options of predict for the spans of a pipeline."""
+    """The options of predict, with those for predicting the spans of a pipeline."""
 
     spans: Annotated[bool, Parameter(help="Predicts each complete span that has no predictions yet.")] = False
     since: Annotated[
@@ -294,7 +294,7 @@ def predict(
 
 
 def _predict_spans(loaded: LoadedPipeline, model: str, options: PredictOptions) -> int:
-    """Predicts each complete span that has no predictions yet, into <predictions.output>/span=<span>/."""
+    """Predicts each complete span that has no predictions yet, prints the answer, and returns the exit code."""
     from flows.pipeline.predict import predict_spans
 
     with reporting(options) as report:

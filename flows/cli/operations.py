@@ -1,4 +1,4 @@
-"""The commands of a pipeline that runs by itself, and its studies: tune, backfill, monitor, deploy."""
+"""The commands that repeat or automate runs of a pipeline: tune, backfill, monitor, deploy."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def deploy(
     require("prefect", where="headway deploy")
     from flows.config.production import DATA_QUEUE
     from flows.orchestration.deploy import deploy as deploy_one
-    from flows.orchestration.deploy import queues_of, unwatched
+    from flows.orchestration.deploy import lost_run_problems, queues_of
     from flows.orchestration.server import connected, polled, worker_command
 
     with connected() as (client, url):
@@ -216,7 +216,7 @@ def deploy(
                 lines.append(
                     f"{each.pipeline.name}: nobody is told of a failure: alarms.notify of {each.file} is empty"
                 )
-            lines += [f"{each.pipeline.name}: {why}" for why in unwatched(client, each.pipeline.name)]
+            lines += [f"{each.pipeline.name}: {why}" for why in lost_run_problems(client, each.pipeline.name)]
         # a worker of all queues has not polled one that was made just now
         online = any(polled(pool, queue) for queue in (DATA_QUEUE, "default"))
         others = {queue for each in loaded for queue in queues_of(each)} - {DATA_QUEUE}

@@ -1,10 +1,10 @@
-"""What the commands share: their options, as typed parameters, and how a pipeline is opened, watched and answered for.
+"""What the commands share: their options as typed parameters, and functions to load a pipeline, run it and answer.
 
     def train(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int: ...
 
-A command is one function in the module of its subject: positional parameters come before the `/`, its own options after the
-`*`, and one of the dataclasses below last. Answers go to stdout; with --json as one JSON value. Imports that take time are
-made where they are needed: a help page needs none.
+A command is a function in the module of its subject. Positional parameters come before the `/`, its own options after
+the `*`, and one of the dataclasses below last. Answers go to stdout, with --json as one JSON value. Slow imports are
+made in the functions that need them, so that a help page is quick.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ def _names(_: Any, tokens: Any) -> tuple[str, ...]:
 
 
 def _window(_: Any, tokens: Any) -> int | str:
-    """Returns a number of spans, or a time such as 30d, which the pipeline checks."""
+    """Returns the value of --window: a number of spans, or text such as 30d or all, which is checked later."""
     return int(tokens[0].value) if tokens[0].value.isdecimal() else tokens[0].value
 
 
@@ -98,7 +98,7 @@ _WAIT = "Says how long to wait while another run of this pipeline goes on (defau
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class JsonOption:
-    """The option of every command."""
+    """The option --json, which every command has."""
 
     json: Annotated[bool, _common("Prints the answer as one JSON document and nothing else.")] = False
 
@@ -128,7 +128,7 @@ class StageOptions(ProgressOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SizeOptions(Options):
-    """The options of a command that chooses the last span of its windows itself."""
+    """The options of a command that sets the size of its windows, but not their last span."""
 
     window: Annotated[WindowSize, _of_window(_SIZE)] = None
     seed: Annotated[Whole | None, _of_window(_SEED)] = None
@@ -152,7 +152,7 @@ class RunOptions(WindowOptions, StageOptions):
 
 
 def overrides_of(options: Options) -> dict[str, object]:
-    """Returns {key: value} of --set; of a YAML file the keys of its sections, whole, and other keys as they are."""
+    """Returns {key: value} of --set. @FILE gives section.key for each key in its sections, and its other keys."""
     from headway.config import read_value, read_yaml
 
     overrides: dict[str, object] = {}
@@ -176,7 +176,7 @@ def overrides_of(options: Options) -> dict[str, object]:
 
 
 def load_pipeline(pipeline: str, options: Options) -> "LoadedPipeline":
-    """Returns the pipeline with the overrides of the command line."""
+    """Returns the pipeline with the values that --set overrides."""
     from flows.config.pipeline import read_pipeline
 
     return read_pipeline(Path(pipeline), overrides_of(options))
@@ -185,7 +185,7 @@ def load_pipeline(pipeline: str, options: Options) -> "LoadedPipeline":
 def context_of(
     pipeline: str, options: Options, *, last: str | None = None, force: bool = False, alias: str | None = None
 ) -> "Context":
-    """Returns what a command runs: the pipeline over the window that its options name, else the pipeline's own."""
+    """Returns the context of a command's run: the pipeline over the window of the options, else its own window."""
     from flows.pipeline.context import Context
 
     loaded = load_pipeline(pipeline, options)
@@ -195,7 +195,7 @@ def context_of(
 
 
 def store_of(pipeline: str, options: Options) -> tuple["LoadedPipeline", "Store"]:
-    """Returns the pipeline and its store, which a run has made."""
+    """Returns the pipeline and its store; StoreError if no run has created the store yet."""
     loaded = load_pipeline(pipeline, options)
     store = loaded.open_store()
     if not store.exists():
@@ -203,14 +203,14 @@ def store_of(pipeline: str, options: Options) -> tuple["LoadedPipeline", "Store"
     return loaded, store
 
 
-def arranged(names: Sequence[str], pipeline: str, default: str = "") -> tuple[list[str], str]:
-    """Returns (names, pipeline): the pipeline may stand before the names of versions or runs, or after them.
+def names_and_pipeline(names: Sequence[str], pipeline: str, default: str = "") -> tuple[list[str], str]:
+    """Returns the names of versions or runs, and the pipeline, which may stand before the names or after them.
 
     Args:
-        default: of a sole name that is left out.
+        default: the name to take if only a pipeline is given.
 
     Raises:
-        ConfigError: a pipeline stands where one of several names should, and nothing is left over for it.
+        ConfigError: the first of several names is a pipeline, so that a name is missing.
     """
     first = Path(names[0])
     if names[0].isdecimal() or not (first.is_file() or (first / "pipeline.yaml").is_file()):
@@ -222,7 +222,7 @@ def arranged(names: Sequence[str], pipeline: str, default: str = "") -> tuple[li
 
 
 def answer(options: JsonOption, value: object, text: str, exit_code: int = 0) -> int:
-    """Prints a command's answer: the value (JSON values and models) with --json, else the text; returns the exit code."""
+    """Prints a command's answer and returns the exit code: with --json `value` as JSON, else `text`."""
     if options.json:
         from pydantic import TypeAdapter
 
@@ -235,7 +235,7 @@ def answer(options: JsonOption, value: object, text: str, exit_code: int = 0) ->
 
 @contextlib.contextmanager
 def reporting(options: ProgressOptions) -> Iterator["Reporter"]:
-    """Reports progress while the block runs; Ctrl-C and SIGTERM ask its steps to stop."""
+    """Yields the reporter that the options ask for; during the block, Ctrl-C and SIGTERM ask the steps to stop."""
     from flows.pipeline.listeners import stop_on_signals
 
     with _reporter(options) as report:
@@ -259,7 +259,7 @@ def _reporter(options: ProgressOptions) -> AbstractContextManager["Reporter"]:
 
 
 def execute(options: StageOptions, context: "Context") -> "RunRecord":
-    """Runs a pipeline, reports its progress, and returns its record."""
+    """Runs a pipeline, reports its progress, and returns the run's record."""
     from flows.pipeline.run import execute as execute_run
 
     with reporting(options) as report:
@@ -267,7 +267,7 @@ def execute(options: StageOptions, context: "Context") -> "RunRecord":
 
 
 def summary_text(record: "RunRecord", context: "Context", *, verbose: bool = False) -> str:
-    """Returns a finished run as text for a terminal."""
+    """Returns the summary of a finished run as text for a terminal, with paths of its model or last output."""
     from flows.report.text import summary
 
     places: list[tuple[str, object]] = []

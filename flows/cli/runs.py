@@ -15,9 +15,9 @@ from flows.cli.options import (
     RunOptions,
     WindowOptions,
     answer,
-    arranged,
     context_of,
     execute,
+    names_and_pipeline,
     store_of,
     summary_text,
 )
@@ -61,7 +61,7 @@ def run(
 
 
 def _up_to(context: Context, options: RunOptions) -> int:
-    """Runs the DAG up to the run's last stage and prints its tables."""
+    """Runs the DAG up to `context.last`, prints that stage's tables and the summary, and returns the exit code."""
     from flows.report.evaluation import importance_table
     from flows.report.model import Section
     from flows.report.page import step_section
@@ -88,7 +88,7 @@ def _up_to(context: Context, options: RunOptions) -> int:
 
 
 def _last(record: RunRecord, context: Context) -> Output | None:
-    """Returns the output of the run's last stage."""
+    """Returns the output of the run's last stage; None if the run did not get there."""
     last = record.stages[-1].stage if record.stages else ""
     ends = "measure" if context.last == "evaluate" else context.last
     return record.output(context.store, last) if last == ends else None
@@ -162,7 +162,7 @@ def show(
     from flows.records import find, read_log
     from flows.report.text import summary_json
 
-    (name,), pipeline = arranged([pipeline], run or ".")
+    (name,), pipeline = names_and_pipeline([pipeline], run or ".")
     loaded, store = store_of(pipeline, options)
     record = find(store, name or None, pipeline=loaded.pipeline.name)
     value = summary_json(record, store)
@@ -178,7 +178,7 @@ def show(
 
 
 def _shown(store: Store, record: RunRecord) -> Iterator[str]:
-    """Yields a run as lines for a person."""
+    """Yields the text lines of `headway show`."""
     from flows.pipeline.reasons import steps_explained
     from flows.report.text import summary
     from flows.report.verdict import ending_of
@@ -204,7 +204,7 @@ def _shown(store: Store, record: RunRecord) -> Iterator[str]:
 
 
 def _training_sentences(result: dict[str, Any]) -> list[str]:
-    """Returns a training's start and loss scale as lines of text."""
+    """Returns sentences about a training's warm start and its loss scale, as far as it has them."""
     lines = []
     if begun := result.get("warm_start"):
         lines.append(begun["says"])
@@ -240,7 +240,7 @@ def report(
     from flows.report.page import on_this_disk, path_of, place_of, write
     from flows.report.site import write_site
 
-    (run,), pipeline = arranged([run], pipeline, LATEST)
+    (run,), pipeline = names_and_pipeline([run], pipeline, LATEST)
     loaded, store = store_of(pipeline, options)
     if site:
         if run != LATEST or again:

@@ -1,4 +1,4 @@
-"""The commands on a store and its machine: verify, clean, doctor."""
+"""The commands that check and clean a store, and check the machine: verify, clean, doctor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from flows.cli.options import Count, Options, PipelinePath, answer, overrides_of, store_of
-from flows.config.extras import EXTRAS, command, missing
+from flows.config.extras import EXTRAS, install_command, missing
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted, size
 from tfcore.ops.library import SWITCH, enabled, expected
@@ -36,14 +36,14 @@ def verify(pipeline: PipelinePath = ".", /, *, repair: bool = False, options: Op
     Args:
         repair: Removes damaged outputs of steps, so that the next run makes them anew.
     """
-    from flows.pipeline.damage import places, remove_outputs
+    from flows.pipeline.damage import damaged_units, remove_outputs
     from headway.registry.registry import Registry, names
 
     _, store = store_of(pipeline, options)
     problems = [*store.verify()]
     for name in names(store):
         problems += Registry(store, name).verify()
-    damaged = places(store, problems)
+    damaged = damaged_units(store, problems)
     remaining = [place for place in damaged if not (repair and place.output)]
     value: dict[str, object] = {"problems": [{"file": path, "problem": problem} for path, problem in problems]}
     if repair:
@@ -116,14 +116,14 @@ def doctor(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that doctor checked, what it found, and the fix."""
+    """The result of one check of doctor: what was checked, what was found, and how to fix it."""
 
     ok: bool
     what: str
     found: str
     fix: str | None = None
     there: bool = True
-    """False: it is absent, which is not a fault."""
+    """False: something optional is absent, which is no problem."""
 
     @property
     def word(self) -> str:
@@ -131,15 +131,15 @@ class Finding:
 
 
 def _extras() -> Iterator[Finding]:
-    """Yields a finding for each extra; a missing one is not a fault."""
+    """Yields a finding for each extra; a missing extra is no problem."""
     for name, extra in EXTRAS.items():
         there = not missing(name)
-        found = "installed" if there else f"{extra.use}; to have it: {command(name)}"
+        found = "installed" if there else f"{extra.use}; to have it: {install_command(name)}"
         yield Finding(True, f"extra {name}", found, there=there)
 
 
 def _devices() -> Finding:
-    """Returns TensorFlow's devices, from a child process, since TensorFlow stays loaded once it is imported."""
+    """Returns the finding on TensorFlow's devices, from a child process, since an imported TensorFlow stays loaded."""
     done = subprocess.run([sys.executable, "-P", "-c", _DEVICES], capture_output=True, text=True, check=False)
     line = next((line for line in done.stdout.splitlines() if line.startswith("devices:")), None)
     if line is None:
@@ -149,7 +149,7 @@ def _devices() -> Finding:
 
 
 def _op() -> Finding:
-    """Returns the state of the optional native op; an op that is not built is not a fault."""
+    """Returns the finding on the optional native op; it is no problem if the op is not built."""
     what = "op pairwise_loss"
     if not expected().exists():
         state = "not built: it computes the loss of training.ranking; TensorFlow's own ops do so several times slower; "
@@ -158,7 +158,7 @@ def _op() -> Finding:
 
 
 def _project(pipeline: Path, overrides: Mapping[str, object]) -> Iterator[Finding]:
-    """Yields what was found of a pipeline and its store."""
+    """Yields the findings on a pipeline and its store."""
     from flows.config.pipeline import read_pipeline
 
     try:
@@ -181,10 +181,10 @@ def _project(pipeline: Path, overrides: Mapping[str, object]) -> Iterator[Findin
 
 
 def _store(store: Store) -> Iterator[Finding]:
-    """Yields what was found of a store and the disk of its working copy.
+    """Yields the findings on a store, and on the disk of its folder or working copy.
 
     Raises:
-        StoreError: the bucket refuses it or cannot be reached.
+        StoreError: the store's bucket refuses access or cannot be reached.
     """
     folder = next(folder for folder in (store.root, *store.root.parents) if folder.exists())
     free = shutil.disk_usage(folder).free / 1e9

@@ -1,8 +1,8 @@
-"""Help pages, made from the commands' own parameters, plain text at the terminal's width; usage errors in a sentence.
+"""Help pages in plain text at the terminal's width, made from the parameters of the commands; and usage errors.
 
 print(page(application(), "run"))
 
-Cyclopts' own pages need rich, which takes as long to import as all else that a help page needs.
+Cyclopts' own pages need rich, which would double the import time of a help page.
 """
 
 import inspect
@@ -17,11 +17,11 @@ from headway.errors import ConfigError
 
 _INDENT = 24
 _NARROW = 15
-"""The indent of the list of commands: each has one line of 80 columns."""
+"""The indent of descriptions in the list of commands, where each command has one line of 80 columns."""
 
 
 def page(app: App, command: str = "") -> str:
-    """Returns the help of a command, or of all of them."""
+    """Returns the help page of a command; without a command, the list of all commands."""
     width = min(shutil.get_terminal_size().columns, 120)
     entries: dict[str, list[tuple[str, str]]] = {}
     if command:
@@ -58,7 +58,7 @@ def parameters(app: App, command: str) -> list[Argument]:
 
 
 def usage_error(mistake: CycloptsError, command: str) -> ConfigError:
-    """Returns a usage error in a sentence, with the nearest right word."""
+    """Returns a usage error of Cyclopts as a ConfigError; its sentence has the nearest right word if there is one."""
     if isinstance(mistake, UnknownCommandError):
         fix = "headway --help lists all; options come after the command, as in headway runs --json"
         return ConfigError(str(mistake), fix=fix)
@@ -71,7 +71,7 @@ def usage_error(mistake: CycloptsError, command: str) -> ConfigError:
 
 
 def _written(mistake: MissingArgumentError) -> bool:
-    """Returns whether the option that lacks its value was written."""
+    """Returns whether the user wrote the option, so that only its value is missing."""
     return mistake.keyword is not None or bool(mistake.argument and mistake.argument.tokens)
 
 
@@ -97,7 +97,7 @@ def _name(argument: Argument) -> str:
 
 
 def _description(argument: Argument) -> str:
-    """Returns a parameter's help, of its type or else of its function's docstring, and its default."""
+    """Returns a parameter's help, from its type or its function's docstring, with its default or "(required)"."""
     default = argument.field_info.default
     plain = isinstance(default, str | int | float) and not isinstance(default, bool) and argument.show_default
     plain = plain and default != ""

@@ -2,13 +2,12 @@
 
     columns = resolve(loaded, spans_of_the_window, files_of_a_span)
     columns.read, columns.stored, columns.notes
-    columns = columns.completed(statistics)            # the first time: with domains and presence
-    columns = columns.frozen(loaded)                   # and once they passed validation the schema file is written
+    columns = columns.completed(statistics)            # in the first run: adds domains and presence
+    columns = columns.freeze(loaded)                   # once validation has passed: writes the schema file
 
-The schema comes from the file beside the pipeline. Without one its types are inferred from samples of the window's spans;
-once the window's statistics are there it is completed, and once validation has passed it is frozen in that file, and
-the run says so: what a window shows that is refused binds nobody. Columns that the label is made of, keys and times never
-become features by themselves.
+The schema comes from the file beside the pipeline. Without it, types are inferred from samples of the window's spans,
+the window's statistics complete the schema, and once validation has passed, it is written to the file, with a note.
+Columns that the label is made of, keys and times never become features by themselves.
 """
 
 import dataclasses
@@ -23,8 +22,8 @@ from headway.messages import agree, counted, some
 from headway.schema.columns import LABEL, Column, Role, Schema, column_yaml, named_for, suggest
 from headway.schema.notes import Note
 from headway.schema.pbtxt import from_text, to_text, with_split
-from headway.schema_inference.column_types import PREFIX_ROWS, complete, infer
-from headway.schema_inference.split_columns import chosen, few_distinct, row_columns
+from headway.schema_inference.column_types import PREFIX_ROWS, infer, with_statistics
+from headway.schema_inference.split_columns import few_distinct, row_columns, without_label
 from headway.sources.base import InputFile, sample_spans
 from headway.sources.config import NAMED
 from headway.sources.discovery.spans import open_source
@@ -38,26 +37,28 @@ from tfcore.transform.config import ColumnTransform, check_chains
 
 @dataclass(frozen=True)
 class Columns:
+    """The columns of a pipeline: its schema, and what a run reads, stores and hashes of it."""
+
     schema: Schema
     read: tuple[Column, ...]
-    """With their roles: everything that ingest reads."""
+    """The columns that ingest reads, with their roles."""
     stored: tuple[str, ...]
     notes: tuple[Note, ...]
     inferred: bool
-    """There is no schema file yet."""
+    """Whether the schema was inferred, since there is no schema file yet."""
     hashed: tuple[Column, ...] = ()
-    """What a split without a key hashes, whether it is read or not."""
+    """The columns whose values a split without a key hashes, also those that are not in `read`."""
     by_place: bool = False
-    """Such a split hashes a row's place in its span besides."""
+    """Whether a split without a key hashes a row's place in its span too."""
     completes: bool = False
-    """There is a schema file, and it does not say yet what a split without a key hashes."""
+    """Whether there is a schema file that does not list yet what a split without a key hashes."""
 
     def completed(self, splits: Sequence[SplitStatistics]) -> "Columns":
         """Returns the columns with the schema completed by the first window's statistics."""
-        return dataclasses.replace(self, schema=complete(self.schema, splits))
+        return dataclasses.replace(self, schema=with_statistics(self.schema, splits))
 
-    def frozen(self, loaded: LoadedPipeline) -> "Columns":
-        """Write the schema beside the pipeline, and return the columns with it."""
+    def freeze(self, loaded: LoadedPipeline) -> "Columns":
+        """Write the schema file beside the pipeline, and return the columns as frozen."""
         if self.completes:
             text = loaded.schema_file.read_text(encoding="utf-8")
             replace_text(loaded.schema_file, with_split(text, self.schema.split, by_place=self.schema.split_by_place))
@@ -66,9 +67,8 @@ class Columns:
         note = Note(text=f"the schema was inferred from this window and frozen in {loaded.schema_file}")
         return dataclasses.replace(self, inferred=False, notes=(*self.notes, note))
 
-    def chosen(self, pipeline: Pipeline) -> tuple[str, ...]:
-        """Returns the features whose transform Headway chooses, without those that are read as they are: by a
-        preprocess function, or as the ranked item."""
+    def auto_features(self, pipeline: Pipeline) -> tuple[str, ...]:
+        """Returns the features whose transform Headway chooses, without the ranked item; none with preprocess."""
         if pipeline.preprocess is not None:
             return ()
         configs, item = pipeline.column_configs(), pipeline.evaluation.item
@@ -76,12 +76,12 @@ class Columns:
         return tuple(name for name in features if name not in configs or configs[name].transform == "auto")
 
     def transforms(self, configs: dict[str, ColumnConfig]) -> dict[str, ColumnTransform]:
-        """Returns the transform that the pipeline configures for each feature."""
+        """Returns {feature: its configured transform}; features without a config are left out."""
         features = {column.name for column in self.read if column.is_feature}
         return {name: config.column_transform() for name, config in configs.items() if name in features}
 
     def derived(self, configs: dict[str, ColumnConfig]) -> dict[str, ColumnTransform]:
-        """Returns the transforms of columns that only a preprocess function can give: the schema does not have them."""
+        """Returns {column: its configured transform} for columns that the schema lacks: preprocess makes them."""
         return {
             name: config.column_transform()
             for name, config in configs.items()
@@ -96,15 +96,15 @@ def resolve(
     *,
     schema_text: str | None = None,
 ) -> Columns:
-    """Returns the columns of a pipeline.
+    """Returns the columns of a pipeline, by its schema file or inferred from the window's files.
 
     Args:
-        spans: of the window; their files are looked at where there is no schema file.
-        files: of a span.
-        schema_text: instead of what the schema file has.
+        spans: the window's spans; without a schema file, the types are inferred from their files.
+        files: returns the files of a span.
+        schema_text: the text of a schema, which replaces the schema file.
 
     Raises:
-        ConfigError: a column that does not exist, or a role that does not go with it.
+        ConfigError: the pipeline names a column that does not exist, or gives one a role that it cannot have.
     """
     pipeline = loaded.pipeline
     configs, notes = pipeline.column_configs(), list[Note]()
@@ -152,7 +152,7 @@ def resolve(
         stored,
         (*notes, *split_notes),
         inferred,
-        hashed=chosen(schema.split, pipeline.label_columns()) if pipeline.split.by_row else (),
+        hashed=without_label(schema.split, pipeline.label_columns()) if pipeline.split.by_row else (),
         by_place=schema.split_by_place and pipeline.split.by_row,
         completes=bool(split_notes) and not inferred,
     )
@@ -163,10 +163,10 @@ def resolve(
 def _split_columns(
     loaded: LoadedPipeline, schema: Schema, samples: Sequence[Sample], files: Sequence[InputFile]
 ) -> tuple[Schema, list[Note]]:
-    """Complete the schema with the columns that a split without a key hashes, if it lacks them; return it and notes.
+    """Returns the schema with the columns that a split without a key hashes, added if they are missing, and notes.
 
     Args:
-        samples: of the first span, and of all; none: the schema is frozen, and `files` of the first span are looked at.
+        samples: samples of the first span and of all spans; empty if the schema is frozen: then `files` are sampled.
     """
     pipeline = loaded.pipeline
     if not pipeline.split.by_row or schema.split:
@@ -196,7 +196,7 @@ def _split_columns(
 
 
 def unknown_columns(loaded: LoadedPipeline, schema: Schema, files: Sequence[InputFile]) -> list[str]:
-    """Returns the columns of the files that the schema does not have, where the pipeline takes all columns."""
+    """Returns the names of the newest file's columns that the schema lacks; empty if the pipeline names its columns."""
     configs = loaded.pipeline.column_configs()
     if loaded.pipeline.only_named or not files:
         return []
@@ -206,11 +206,11 @@ def unknown_columns(loaded: LoadedPipeline, schema: Schema, files: Sequence[Inpu
 
 
 def new_columns(loaded: LoadedPipeline, schema: Schema, spans: Mapping[str, Sequence[InputFile]]) -> list[Column]:
-    """Returns the columns that the last span's files have and the schema lacks, with their inferred types and the first
-    span that has them, where earlier ones do not; not those that cannot be stored.
+    """Returns the columns of the last span that the schema lacks, with inferred types. `since` is set on a column that
+    earlier spans lack (`_since`). Columns that cannot be stored are left out.
 
     Args:
-        spans: the files of each, in order.
+        spans: {span: its files}, in order.
     """
     files = [*spans.values()][-1]
     names = unknown_columns(loaded, schema, files)
@@ -224,8 +224,8 @@ def new_columns(loaded: LoadedPipeline, schema: Schema, spans: Mapping[str, Sequ
 def _infer_window(
     loaded: LoadedPipeline, spans: Mapping[str, Sequence[InputFile]]
 ) -> tuple[Schema, list[Note], Sample, Sample]:
-    """Returns (the schema of a window's spans, with the columns that its first or its last one has, notes, samples of
-    the first one and of all)."""
+    """Returns the schema inferred from a window, notes, and samples of the first span and of all spans. The schema has
+    the columns that the first or the last span has."""
     source = loaded.pipeline.source
     first, whole = sample_spans(open_source(source), list(spans.values()), PREFIX_ROWS)
     schema, notes = _infer(loaded, whole)
@@ -238,8 +238,8 @@ def _infer_window(
 
 
 def _since(loaded: LoadedPipeline, columns: Sequence[Column], spans: Mapping[str, Sequence[InputFile]]) -> list[Column]:
-    """Returns the columns with the first span from which on all have them, where earlier ones do not; not those that
-    the first and the last span lack."""
+    """Returns the columns that the first or the last span has. If the first span lacks a column, `since` is set to the
+    span from which on all spans have it."""
     source = open_source(loaded.pipeline.source)
     there = {span: {*source.names(of[-1])} for span, of in spans.items()}
     found = list[Column]()
@@ -254,7 +254,7 @@ def _since(loaded: LoadedPipeline, columns: Sequence[Column], spans: Mapping[str
 
 
 def _check_derived(name: str, config: ColumnConfig, *, where: str) -> None:
-    """Check that a column of the preprocess function has no settings of the files' columns, such as a role."""
+    """Raise ConfigError if a column that preprocess makes has a setting for columns of files, such as a role."""
     theirs = [key for key in config.model_fields_set if key not in ColumnTransform.model_fields]
     if theirs:
         raise ConfigError(
@@ -265,7 +265,7 @@ def _check_derived(name: str, config: ColumnConfig, *, where: str) -> None:
 
 
 def _infer(loaded: LoadedPipeline, prefix: Sample, names: Sequence[str] | None = None) -> tuple[Schema, list[Note]]:
-    """Returns the schema of a sample, or of these columns of it, and notes."""
+    """Returns the schema inferred from a sample, or from the columns `names` of it, and notes."""
     configs, split = loaded.pipeline.column_configs(), loaded.pipeline.split
     if loaded.pipeline.preprocess is not None:
         configs = {name: config for name, config in configs.items() if name in prefix.table.column_names}
@@ -282,7 +282,7 @@ def _infer(loaded: LoadedPipeline, prefix: Sample, names: Sequence[str] | None =
 
 
 def _check_words(loaded: LoadedPipeline, schema: Schema) -> None:
-    """Refuse words for a missing value that the frozen schema does not know, or that all of its columns have and no key."""
+    """Raise ConfigError if csv.null_values has a word that no schema column has, or lacks one that all have."""
     of_columns = [set(column.null) for column in schema.columns if column.null is not None]
     if loaded.pipeline.source.format != "csv" or not of_columns:
         return
@@ -296,7 +296,7 @@ def _check_words(loaded: LoadedPipeline, schema: Schema) -> None:
 
 
 def _needed(loaded: LoadedPipeline) -> frozenset[str]:
-    """Returns the columns that have to be read whatever their role."""
+    """Returns the names of the columns that have to be read whatever their role."""
     pipeline = loaded.pipeline
     where = parse(pipeline.source.where).columns if pipeline.source.where else frozenset()
     return pipeline.label_columns() | where | pipeline.split.columns() | frozenset(pipeline.judged_columns)
@@ -342,7 +342,7 @@ def _check(read: Sequence[Column], loaded: LoadedPipeline, notes: Sequence[Note]
 
 
 def _check_judged(column: Column, loaded: LoadedPipeline) -> None:
-    """Check that predictions can have a column beside them."""
+    """Raise ConfigError if a column cannot be stored beside the predictions."""
     evaluation, name = loaded.pipeline.evaluation, column.name
     judged = {
         "evaluation.item": (evaluation.item,),

@@ -1,4 +1,4 @@
-"""What `pip install headway` leaves out until it is wanted: the extras, and the error of a missing one.
+"""The extras: optional packages that `pip install headway` leaves out, and the error if one is missing.
 
 require("serve", where="headway serve")         # ConfigError: ...  fix: pip install 'headway[serve]'
 """
@@ -35,7 +35,7 @@ def _is_there(module: str) -> bool:
         return False
 
 
-def command(name: str) -> str:
+def install_command(name: str) -> str:
     """Returns the command that installs an extra."""
     return f"pip install 'headway[{name}]'"
 
@@ -43,4 +43,4 @@ def command(name: str) -> str:
 def require(name: str, *, where: str) -> None:
     """Raise ConfigError if an extra is not installed."""
     if modules := missing(name):
-        raise ConfigError(f"needs {' and '.join(modules)}, not installed here", where=where, fix=command(name))
+        raise ConfigError(f"needs {' and '.join(modules)}, not installed here", where=where, fix=install_command(name))

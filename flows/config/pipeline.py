@@ -1,10 +1,10 @@
-"""The root of the config: reads and validates one `pipeline.yaml` and makes its paths absolute.
+"""The root of the config: reads and validates a `pipeline.yaml`, and makes its paths absolute.
 
     pipeline = read_pipeline(Path("examples/flights/pipeline.yaml"))
     pipeline.training.learning_rate
 
-Each part is a frozen model that lives beside the component it configures; this module only composes them. A stage gets
-its own part and nothing else, so that what it fingerprints is what it can read.
+Each section is a frozen Pydantic model in the module of the component that it configures; this module composes them. A
+stage gets only the sections that it reads, so that its fingerprint covers all that it can depend on.
 """
 
 import copy
@@ -49,7 +49,7 @@ from tfcore.transform.column_config import ColumnConfig, spelled_out
 
 
 class TrackingConfig(Frozen):
-    """An MLflow server that is told of runs, versions and aliases."""
+    """The config of an MLflow server that runs, versions and aliases are copied to."""
 
     uri: str | None = Field(
         default=None, description="http://host:5000, or sqlite:///file; default: MLFLOW_TRACKING_URI, if that is set"
@@ -58,7 +58,7 @@ class TrackingConfig(Frozen):
 
 
 class Pipeline(Frozen):
-    """A whole pipeline.yaml."""
+    """The content of a pipeline.yaml."""
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$", description="also the model's name in the registry")
     source: SourceConfig = Field(description="the raw files: where they are, and their format")
@@ -214,7 +214,7 @@ class Pipeline(Frozen):
 
     @property
     def train_queue(self) -> str | None:
-        """The work queue whose worker trains, and runs every stage after that; None: where the flow runs."""
+        """The work queue whose worker trains, and runs all stages after it; None: training runs where the flow does."""
         named = self.queues.get("tensorflow")
         return None if named == DATA_QUEUE else named
 
@@ -223,49 +223,49 @@ class Pipeline(Frozen):
         return self.label.columns()
 
     def column_configs(self) -> dict[str, ColumnConfig]:
-        """Returns the configs of single columns in the file; empty with `columns: auto`."""
+        """Returns {column: its config} for the columns that the file names; empty with `columns: auto`."""
         return {k: v for k, v in self.columns.items() if k != "*"} if isinstance(self.columns, dict) else {}
 
     @property
     def keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(the columns that tell rows apart by their role, those that the split hashes)."""
+        """The key columns in two tuples: those with `role: key`, and those of split.key if split.mode is hash."""
         by_role = tuple(name for name, config in self.column_configs().items() if config.role == "key")
         return by_role, self.split.key if self.split.mode == "hash" else ()
 
     @property
     def ndcg_at(self) -> int | None:
-        """The number of ranks that NDCG counts within groups; None: the order is not scored."""
+        """The number of ranks of each group that NDCG counts; None: no NDCG is computed."""
         ranking = self.training.ranking
         return self.evaluation.ndcg_at or (None if ranking is None else ranking.k or NDCG_AT)
 
     @property
     def judged_columns(self) -> tuple[str, ...]:
-        """Columns of one value per row that the evaluation or the gate reads."""
+        """The columns that evaluation or gate name; each has to have one value per row."""
         return tuple(dict.fromkeys([*self.evaluation.columns, *self.gate.columns]))
 
     @property
     def ranks_index(self) -> bool:
-        """Says whether the evaluation ranks each row's item among all items of the model's index."""
+        """Whether the evaluation ranks each row's item among all items of the model's index."""
         item = self.evaluation.item
         return self.model.name == "two_towers" and item is not None and item == self.model.item[0]
 
     @property
     def only_named(self) -> bool:
-        """Says whether columns that the file does not name are left out."""
+        """Whether columns that the file does not name are left out."""
         return isinstance(self.columns, dict) and "*" not in self.columns
 
 
 class LoadedPipeline(Frozen):
-    """A pipeline and where it was read: `file` and `folder` are absolute."""
+    """A pipeline, and the absolute paths of its file and its folder."""
 
     pipeline: Pipeline
     file: Path
     folder: Path
     overrides: dict[str, Any] = Field(default={})
-    """Keys that were set over the file's."""
+    """{dotted key: value} that replace the values of the file, as --set gives them."""
 
     def changed(self, overrides: Mapping[str, Any]) -> "LoadedPipeline":
-        """Returns the pipeline with further keys set over it: {"training.epochs": 3}."""
+        """Returns the pipeline, read again with further keys replaced: {"training.epochs": 3}."""
         return read_pipeline(self.file, self.overrides | dict(overrides))
 
     @property
@@ -279,13 +279,13 @@ class LoadedPipeline(Frozen):
         return self.folder / serving if serving else None
 
     def open_store(self) -> Store:
-        """Returns the store that the pipeline names; nothing is made or asked yet."""
+        """Returns the store that the pipeline names, without creating or reading anything."""
         where = self.pipeline.store
         return open_store(where if "://" in where else self.folder / where)
 
     @property
     def user_files(self) -> dict[str, Path]:
-        """The user's Python files beside the pipeline, by what points at each: `model.name: module:function`."""
+        """{key that names a module, such as model.name: the user's Python file beside the pipeline}"""
         pipeline = self.pipeline
         named = {
             "model.name": pipeline.model.name,
@@ -298,7 +298,7 @@ class LoadedPipeline(Frozen):
 
     @property
     def own_metrics(self) -> tuple[MetricSpec, ...]:
-        """The metrics of the user's own."""
+        """The user's own metrics."""
         metrics = self.pipeline.evaluation.metrics
         return tuple(
             MetricSpec(name=n, file=self.folder / f"{n.partition(':')[0]}.py", better=better)
@@ -317,7 +317,7 @@ def read_pipeline(path: Path, overrides: Mapping[str, object] | None = None) -> 
         overrides: dotted keys to YAML values, as `--set training.learning_rate=0.01` gives them.
 
     Raises:
-        ConfigError: naming the file, the key, the value and what would be right.
+        ConfigError: the file is not valid; the error names the file, the key, the value and what would be right.
     """
     file = (path / "pipeline.yaml" if path.is_dir() else path).resolve()
     raw = read_yaml(file, keys=("name", "source", "label"))
@@ -365,5 +365,5 @@ def _override(raw: dict[str, Any], key: str, value: Any, file: Path) -> None:
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema of pipeline.yaml, for editors; spells out the shorthands that validation accepts."""
+    """Returns the JSON Schema of pipeline.yaml, for editors, with the shorthands that validation accepts."""
     return Pipeline.model_json_schema(by_alias=True) | {"title": "Headway pipeline"}

@@ -1,11 +1,11 @@
-"""The parts of pipeline.yaml for production: when flows run, who is told, where new spans are.
+"""The sections of pipeline.yaml for production: when flows run, who is notified, where new spans land.
 
     schedule: {retrain: "0 5 2 * *", monitor: "0 7 * * *", timezone: America/New_York}
     alarms: {notify: [slack-webhook/ops], when: [failed, rejected, drifting]}
     arrival: {done: "data/{span}/_SUCCESS"}
     predictions: {path: "incoming/{span}.parquet", output: scored}
 
-Nothing of it is a part of what a stage computes, so changing it repeats no work.
+No stage depends on these sections, so changing them repeats no work.
 """
 
 import re
@@ -20,11 +20,11 @@ from headway.redaction import remember
 from headway.sources.config import DATE_PARTS, SPAN
 
 FLOWS = ("retrain", "backfill", "predict", "monitor")
-"""The flows that a pipeline has on a server, each a deployment named after the pipeline."""
+"""The flows of a pipeline on a Prefect server; the deployment of each is named after the pipeline."""
 Alarm = Literal["failed", "held", "rejected", "late", "drifting"]
 ALARMS: tuple[Alarm, ...] = get_args(Alarm)
 DATA_QUEUE, GPU_QUEUE = "data", "gpu"
-"""The work queue of the flows, and that of workers beside a GPU."""
+"""The names of the work queues: of the flows, and of workers with a GPU."""
 QueueName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
@@ -40,15 +40,15 @@ _FIELDS: tuple[tuple[str, int, int, list[str]], ...] = (
 
 
 def placeholders(path: str) -> set[str]:
-    """Returns the placeholders of spans in a path."""
+    """Returns the placeholders of spans that a path has, such as {span} or {year}."""
     return {part for part in (SPAN, *DATE_PARTS) if part in path}
 
 
 def check_cron(text: str) -> str:
-    """Returns a cron expression of five fields with single spaces.
+    """Returns a valid cron expression of five fields, with single spaces between them.
 
     Raises:
-        ValueError: names the field and its range.
+        ValueError: a field is wrong (the error names it and its range), or the time never comes.
     """
     parts = text.split()
     if len(parts) != len(_FIELDS):
@@ -80,14 +80,14 @@ def check_cron(text: str) -> str:
 
 
 def _number(text: str, low: int, words: list[str]) -> int:
-    """Returns what a number or a word of a field means; -1, which no field has, for another word."""
+    """Returns the number that digits or a word such as jan stand for; -1, which no field allows, for another word."""
     if text.isdecimal():
         return int(text)
     return words.index(text) + low if text in words else -1
 
 
 def check_timezone(name: str) -> str:
-    """Returns the name of a time zone.
+    """Returns the name of a time zone if it is valid.
 
     Raises:
         ValueError: there is no such zone.
@@ -105,8 +105,8 @@ Zone = Annotated[str, AfterValidator(check_timezone)]
 
 
 class ScheduleConfig(Frozen):
-    """When the flows of a pipeline run on a Prefect server, each by a cron expression of five fields (minute, hour, day of month,
-    month, day of week), beside the times at which somebody starts them; `headway deploy` puts it there."""
+    """The times at which the flows of a pipeline run on a Prefect server: for each a cron expression of five fields
+    (minute, hour, day of month, month, day of week). `headway deploy` puts them on the server."""
 
     retrain: Cron | None = Field(default=None, description="when the pipeline runs: a cron expression of five fields")
     predict: Cron | None = Field(default=None, description="when the champion predicts new spans, each once")
@@ -118,7 +118,7 @@ class ScheduleConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _shorthand(cls, value: Any) -> Any:
-        """Take a cron expression alone for that of retrain."""
+        """Take a cron expression without a key as the one of retrain."""
         return {"retrain": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
@@ -128,13 +128,13 @@ class ScheduleConfig(Frozen):
         return self
 
     def of(self, flow: str) -> str | None:
-        """Returns a flow's cron expression; None: it runs only when it is started, as a backfill always does."""
+        """Returns a flow's cron expression; None: it runs only when somebody starts it, as backfill always does."""
         cron: str | None = getattr(self, flow, None)
         return cron
 
 
 class AlarmsConfig(Frozen):
-    """Who is told of what, by automations on the Prefect server."""
+    """The config of notifications by automations on the Prefect server: who is told of which events."""
 
     notify: Annotated[tuple[str, ...], OneOrMore] = Field(
         default=(), description="notification blocks of Prefect, as type/name: slack-webhook/ops, email-server/team"
@@ -165,10 +165,10 @@ class AlarmsConfig(Frozen):
 
 
 def check_secrets(blocks: dict[str, str]) -> dict[str, str]:
-    """Returns {variable: block}.
+    """Returns {environment variable: Secret block} if all names are valid.
 
     Raises:
-        ValueError: a name that no variable or no block can have.
+        ValueError: a variable or a block cannot have such a name.
     """
     for name, block in blocks.items():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -183,11 +183,11 @@ def check_secrets(blocks: dict[str, str]) -> dict[str, str]:
 
 
 Secrets = Annotated[dict[str, str], AfterValidator(check_secrets)]
-"""By environment variable: the Secret block of the Prefect server that holds its value."""
+"""{environment variable: the Secret block of the Prefect server that holds its value}"""
 
 
 class ArrivalConfig(Frozen):
-    """When a span that has landed is complete."""
+    """The sign by which a span that has landed is complete: a file, or a time without changes."""
 
     done: str | None = Field(
         default=None,
@@ -206,7 +206,7 @@ class ArrivalConfig(Frozen):
 
 
 class PredictionsConfig(Frozen):
-    """Where spans to be predicted land, and where predictions go."""
+    """The config of predicting spans: where their raw files land, and where the predictions go."""
 
     path: str | None = Field(
         default=None, min_length=1, description="with the placeholders of source.path; default: that"

@@ -1,4 +1,4 @@
-"""`tune:` of pipeline.yaml: what `headway tune` varies, and how it judges.
+"""The section `tune:` of pipeline.yaml: the settings that `headway tune` varies, and how it judges trials.
 
 TuneConfig(space={"training.learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "model.hidden": [[64], []]})
 """
@@ -22,7 +22,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Range(Frozen):
-    """Numbers from `low` to `high`; whole ones where both are whole."""
+    """A range of numbers from `low` to `high`; only whole numbers if both ends are whole."""
 
     low: int | Number = Field(description="the least value that is tried")
     high: int | Number = Field(description="the greatest value that is tried")
@@ -66,7 +66,7 @@ _HIDDEN = ((32,), (64, 32), (128, 64), (256, 128), (100, 70, 50, 25))
 
 
 class TuneConfig(Frozen):
-    """What `headway tune` varies, and how trials are judged: by the loss on a holdout of the train rows."""
+    """The config of `headway tune`: the space that it searches, and the holdout of train rows that judges trials."""
 
     space: Space = Field(
         default_factory=dict,
@@ -109,11 +109,11 @@ class TuneConfig(Frozen):
 
 
 def default_space(training: Mapping[str, Any], model: Mapping[str, Any] | None) -> Space:
-    """Learning rate and batch size, of a built-in model its layers, dropout and penalty too: around their present values.
+    """Returns the default space: learning rate and batch size, and a built-in model's layers, dropout and L2 penalty.
 
     Args:
-        training: its settings, every one of them chosen.
-        model: the same of a built-in model; None: the model is the user's own.
+        training: the resolved settings of the training; ranges lie around the present values.
+        model: the resolved settings of a built-in model; None: the model is the user's own.
     """
     rate, batch, space = training["learning_rate"], training["batch_size"], Space()
     if isinstance(rate, dict):
@@ -146,7 +146,7 @@ def _rounded(value: float) -> float:
 
 
 def suggest(trial: Trial, space: Space) -> dict[str, Any]:
-    """Have Optuna choose a point; {key: value}."""
+    """Returns a point of the space that Optuna chooses for the trial, {key: value}."""
     point: dict[str, Any] = {}
     for key, values in space.items():
         if not isinstance(values, Range):

@@ -1,10 +1,10 @@
-"""The window of a run: the one named for it, else `window` of pipeline.yaml, else all spans.
+"""The window of a run: the one that the run asks for, else `window` of pipeline.yaml, else all spans.
 
     chosen = choose_window(loaded, named=None)
     chosen.size                              # 12, "30d"; None: all spans
     chosen.spans(until="2013-06")            # ["2012-07", ..., "2013-06"]
 
-Whoever starts a run asks here, so that the same pipeline trains on the same spans from a terminal, Python and a server.
+All ways to start a run use it, so that a pipeline trains on the same spans from a terminal, Python and a server.
 """
 
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ from headway.sources.discovery.spans import ALL, select_window, spans
 
 @dataclass(frozen=True)
 class ChosenWindow:
-    """The size of a run's window, and where it was said."""
+    """The size of a run's window, and where the size was set."""
 
     loaded: LoadedPipeline
     size: int | str | None
     """A number of spans or a time; None: all spans."""
     named: bool
-    """For this run, rather than by pipeline.yaml or by nobody."""
+    """Whether the size was set for this run, rather than by pipeline.yaml or not at all."""
 
     def spans(self, until: str = "latest", known: Sequence[str] | None = None) -> list[str]:
-        """Returns the spans of the window.
+        """Returns the spans of the window, oldest first.
 
         Args:
-            known: the spans there are; None: those of the source.
+            known: all spans that exist; None: they are looked up in the source.
 
         Raises:
             ConfigError: there are too few, or one is missing.
@@ -39,7 +39,7 @@ class ChosenWindow:
         return select_window(spans(source) if known is None else known, self.size, until, source.gaps, where=where)
 
     def __str__(self) -> str:
-        """Returns the size and where it was said; empty where all spans are taken and nothing says otherwise."""
+        """Returns the size and where it was set; empty if all spans are used and pipeline.yaml says nothing else."""
         file, key = self.loaded.file.name, self.loaded.pipeline.window
         if self.size is not None:
             return f"{_words(self.size)}, {'as asked' if self.named else f'by window of {file}'}"
@@ -54,7 +54,7 @@ def choose_window(loaded: LoadedPipeline, named: int | str | None) -> ChosenWind
     """Returns the window of a run.
 
     Args:
-        named: for this run, by an option or a parameter; "all": all spans; None: it names none.
+        named: the size set for this run by an option or a parameter; "all": all spans; None: not set.
     """
     size = loaded.pipeline.window if named is None else named
     return ChosenWindow(loaded, None if size == ALL else size, named is not None)

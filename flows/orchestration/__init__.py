@@ -1,4 +1,4 @@
-"""Prefect for Headway: its flows, their deployments, and a worker that lets flow runs save. It needs the extra `prefect`."""
+"""Headway's Prefect flows, their deployments, and a worker that lets flow runs save. Needs the extra `prefect`."""
 
 import sys
 
@@ -14,7 +14,7 @@ ENVIRONMENT = HEARTBEAT | {
     "TF_CPP_MIN_LOG_LEVEL": "2",
     "OPENBLAS_NUM_THREADS": "1",
 }
-"""Of a process that runs flows, and of what it starts, such as the flow runs of `serve`; a variable that is set stays."""
+"""Environment variables of a process that runs flows, and of those that it starts; one that is set already stays."""
 
 try:
     require("prefect", where="flows.orchestration")

@@ -6,8 +6,8 @@
         undeploy(client, "flights")
     entries(loaded, pool="headway")                # the deployments as prefect.yaml lists them, for `prefect deploy --all`
 
-What is there is compared first, so a second call writes nothing. Schedules, automations and deployments of others are left
-alone: Headway's schedules have its slug, its automations its prefix, its deployments its entrypoints.
+The server's state is compared first, so a second call writes nothing. Schedules, automations and deployments of others
+are left alone: Headway's schedules have its slug, its automations its prefix, its deployments its entrypoints.
 """
 
 import contextlib
@@ -42,8 +42,8 @@ COMMAND = (
     'python -P -W ignore::RuntimeWarning:runpy -c "import runpy, flows.orchestration.flows; '
     "runpy.run_module('prefect.engine', run_name='__main__')\""
 )
-"""Prefect's own puts the working directory first on the import path: a flows/ folder there would be taken for Headway's. That the
-engine is imported already is no reason for a warning."""
+"""The command of a flow run. Prefect's own puts the working directory first on the import path, where a flows/ folder
+would be taken for Headway's. The warning that is ignored says that the engine is imported already."""
 ENTRYPOINTS = {name: f"flows.orchestration.flows.{name}" for name in FLOWS}
 
 Retrain = ScheduleConfig | Literal[False] | None
@@ -57,12 +57,12 @@ def deploy(
     retrain: Retrain = None,
     gpus: int | None = None,
 ) -> Changes:
-    """Make what is missing, renew what differs, remove what the pipeline no longer names; returns what was changed.
+    """Bring a pipeline's queues, deployments and automations on the server up to date; returns changes in words.
 
     Args:
-        retrain: when to retrain, instead of what the pipeline's file says; False: only when it is started; None, where the
-            file says nothing: as it is on the server.
-        gpus: how many trainings may be on the queue gpu at once; None: as it is on the server, or one.
+        retrain: the schedule of retrain, in place of the file's; False: none, it runs when it is started; None: the
+            file's, or, if the file has none, the server's.
+        gpus: how many trainings may run on the queue gpu at once; None: its limit on the server, or one.
 
     Raises:
         ConfigError: a notification or Secret block does not exist, a schedule is wrong, or another file has the pipeline's name.
@@ -95,8 +95,8 @@ def undeploy(client: SyncPrefectClient, pipeline: str) -> Changes:
     return changes
 
 
-def unwatched(client: SyncPrefectClient, pipeline: str) -> list[str]:
-    """Returns why nobody would end flow runs of the pipeline whose process and worker died; empty: somebody would."""
+def lost_run_problems(client: SyncPrefectClient, pipeline: str) -> list[str]:
+    """Returns why the server would not end flow runs whose process and worker died; an empty list if it would."""
     names = {f"headway {pipeline}: {name}" for name in LOST}
     off = [each.name for each in _read_automations(client) if each.name in names and not each.enabled]
     found = [f"automation {name!r} is switched off: lost flow runs stay as they are" for name in off]
@@ -109,7 +109,7 @@ def unwatched(client: SyncPrefectClient, pipeline: str) -> list[str]:
 
 
 def _limit(client: SyncPrefectClient, pool: str, trainings: int | None) -> Changes:
-    """Let so many runs of the queue gpu go on at once; None: as many as the queue has, at first one."""
+    """Limit the concurrent runs of the queue gpu to `trainings`; None: to its present limit, or one; return changes."""
     create_queues(client, pool, [GPU_QUEUE])
     queue = client.read_work_queue_by_name(GPU_QUEUE, pool)
     wanted = trainings or queue.concurrency_limit or 1
@@ -224,7 +224,7 @@ def _compared(automation: AutomationCore) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value as it would come back from the server."""
+    """Returns a value as JSON values, as the server would return it."""
     if hasattr(value, "model_dump"):
         value = value.model_dump()
     return json.loads(json.dumps(value, sort_keys=True, default=lambda v: sorted(v) if isinstance(v, set) else str(v)))
@@ -234,7 +234,7 @@ def _block(client: SyncPrefectClient, name: str, where: str, *, notifies: bool =
     """Returns the id of a block by type/name.
 
     Raises:
-        ConfigError: there is no such block, or it is to notify and does not.
+        ConfigError: there is no such block, or it `notifies` and is of another type.
     """
     kind, _, title = name.partition("/")
     try:
@@ -250,7 +250,7 @@ def _block(client: SyncPrefectClient, name: str, where: str, *, notifies: bool =
 
 
 def queues_of(loaded: LoadedPipeline) -> list[str]:
-    """Returns the work queues that a pipeline's runs are in."""
+    """Returns the names of the work queues that a pipeline's runs use."""
     queue = loaded.pipeline.train_queue
     return [DATA_QUEUE] if queue is None else [DATA_QUEUE, queue]
 
@@ -259,7 +259,7 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
     """Returns the pipeline's deployments as entries of prefect.yaml.
 
     Args:
-        retrain: when to retrain, instead of what the pipeline's file says; False: only when it is started.
+        retrain: the schedule of retrain, in place of the file's; False: none; None: the file's.
     """
     found = []
     for name in ENTRYPOINTS:
@@ -309,7 +309,7 @@ def automations(
         found.append(AutomationCore(name=name, description=about, trigger=fired_by, actions=actions, tags=tags))
 
     def missing(after: set[str], expect: set[str], seconds: int) -> dict[str, Any]:
-        """Returns a trigger's fields: none of what is expected comes so soon after one of the others."""
+        """Returns the fields of a trigger that fires if no event of `expect` follows one of `after` in time."""
         within = timedelta(seconds=seconds)
         return {"posture": Posture.Proactive, "after": _events(after), "expect": _events(expect), "within": within}
 
@@ -343,8 +343,8 @@ LOST: dict[str, tuple[set[str], set[str], int, str]] = {
         "no heartbeat for 15 min: its process is gone, or it cannot reach the server",
     ),
 }
-"""How the server finds out by itself that a flow run is lost: after one of some events it has to hear one of others, or of an
-end, within so many seconds. Who knows is quicker: a living worker reports a process that died, and Headway's worker, when it
+"""How the server finds out that a flow run is lost: {name: (events, events of which one has to follow unless the run
+ends, seconds, message)}. Workers are quicker: a living one reports a process that died, and Headway's worker, when it
 starts, those that died with the worker before it."""
 
 
@@ -356,7 +356,7 @@ _BODY = "{{ flow.name }} {{ flow_run.name }}: {{ flow_run.state.message }}"
 
 
 def create_pool(client: SyncPrefectClient, name: str) -> bool:
-    """Create a pool of local processes; False: it exists."""
+    """Create a work pool of type process; returns False if it exists already."""
     from prefect.workers.process import ProcessWorker
 
     template = ProcessWorker.get_default_base_job_template()

@@ -85,7 +85,7 @@ class Ending:
     word: str
     """One or two words, for the name of the run: promoted 3."""
     alarm: Alarm | None = None
-    """That it raises: an automation waits for a state of that name."""
+    """The alarm that it raises: the flow run's state gets its name, for which an automation waits."""
 
 
 Work = Callable[[LoadedPipeline, RunLog], Ending]
@@ -133,14 +133,14 @@ def retrain(
         if queue is not None and prepared is None and needs_training(context):
             record = run(replace(context, last=PREPARE), log.report)
             write_prepared(context, record)
-            return Ending(second_half.begin(loaded, record, queue, log), "prepared")
+            return Ending(second_half.schedule(loaded, record, queue, log), "prepared")
         return ended(run(context, log.report))
 
-    return flow_body(second_half.here(pipeline) if prepared else pipeline, work, set=set, about=about)
+    return flow_body(second_half.local_path(pipeline) if prepared else pipeline, work, set=set, about=about)
 
 
 def ended(record: RunRecord) -> Ending:
-    """Returns how a run ended: its state's message, the word in its name, and the alarm that it raises."""
+    """Returns the ending of a run: the message of its state, the word in its name, and the alarm that it raises."""
     ending = ending_of(record)
     promoted = f" {record.version}" if record.state == "promoted" else ""
     alarms: dict[State, Alarm] = {State.REJECTED: "rejected", State.NEEDS_PERSON: "held"}
@@ -216,7 +216,7 @@ def predict(pipeline: PipelinePath, model: str = "champion", since: str = "") ->
 
 @flow(name="monitor", persist_result=False, log_prints=True)
 def monitor(pipeline: PipelinePath, retrain: bool = False) -> FlowState[None]:
-    """Hold new spans against the champion's window, and the champion against labels that came since.
+    """Check new spans for drift from the champion's window, and the champion's metrics on labels that came since.
 
     Args:
         pipeline: a pipeline.yaml or its folder; relative to the flow run's working directory.
@@ -243,11 +243,11 @@ def monitor(pipeline: PipelinePath, retrain: bool = False) -> FlowState[None]:
 def flow_body(
     pipeline: str, work: Work, *, set: Settings = None, about: Callable[[LoadedPipeline], str] = lambda loaded: ""
 ) -> FlowState[None]:
-    """Run a flow's work: read the pipeline, stop when asked to, and say how it ended.
+    """Run a flow's work: read the pipeline, stop when asked to, name the flow run, and return its final state.
 
     Args:
         set: keys of the pipeline and other values for them.
-        about: what the run is about, as its name says it: the window.
+        about: returns what the name of the flow run says it is about, such as the window.
     """
     protect()
     outlive_reader()
@@ -296,14 +296,14 @@ def _is_retried() -> bool:
 
 
 def _unhappy(error: HeadwayError, why: str | None = None) -> FlowState[None]:
-    """Returns the state of a run or a task that ended with an error."""
+    """Returns the state of a run or task that ended with an error; `why`: the server's reason to cancel it."""
     if not isinstance(error, Cancelled):
         return Failed(message=str(error))
     return CancelledState(message=str(error) if why in (None, error.problem) else f"{why}: {error}")
 
 
 class Tasks:
-    """An executor whose steps are Prefect tasks."""
+    """An executor that runs the steps of another executor as Prefect tasks."""
 
     def __init__(self, inner: Executor, report: Reporter):
         self._inner, self._report = inner, report
@@ -341,7 +341,7 @@ class Tasks:
 
 @functools.cache  # once in a process
 def outlive_reader() -> None:
-    """Let this process's prints hide secrets, and not fail once their reader is gone: the text is dropped.
+    """Make this process's prints hide secrets, and drop their text instead of failing once nobody reads it.
 
     A flow run prints into a pipe that its worker reads. When the worker dies the pipe breaks, and the next line printed
     would end the run: rich, which Prefect prints with, raises SystemExit. The log on Prefect's server still gets every line.
@@ -370,10 +370,10 @@ def _outlive_reader_of(stream: Any) -> None:
 
 
 def go_on_without_lease() -> None:
-    """Let a flow run live when the lease of its deployment's concurrency slot cannot be renewed.
+    """Let flow runs go on when the lease of their deployment's concurrency slot cannot be renewed.
 
     Prefect ends such a run, so a server that is away for a few seconds at the wrong moment would end a training. The
-    store's run lock keeps two runs of a pipeline apart without any server. By a private name of Prefect's engine.
+    store's run lock keeps two runs of a pipeline apart without any server. Patches a private name of Prefect's engine.
     """
     maintain = flow_engine.maintain_concurrency_lease
 
@@ -384,7 +384,7 @@ def go_on_without_lease() -> None:
 
 
 def _is_no_state(record: logging.LogRecord) -> bool:
-    """Tells whether a line is more than Prefect's traceback of a state, which the flow has put into words."""
+    """Tells whether to keep a log record: drops Prefect's tracebacks of states, which the flow has put into words."""
     return not (record.exc_info and isinstance(record.exc_info[1], FailedRun | CancelledRun))
 
 

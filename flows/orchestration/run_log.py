@@ -29,14 +29,14 @@ from headway.stages.step import Output
 
 
 class RunLog(Lines):
-    """Lines in the run's log, and artifacts beside it; the flow, its tasks and other threads use it."""
+    """Writes lines into the flow run's log, and artifacts beside it; the flow, its tasks and other threads use it."""
 
     seconds = 10.0
 
     def __init__(self, stops: StopRequests, *, pipeline: str):
         self.wait_for_server = stops.wait_for_server
         self.report = Reporter([self], stop=stops.stop, ask=stops.check)
-        """Tells it of the flow's runs."""
+        """The reporter through which the flow's runs report to this log."""
         self._stops, self._pipeline = stops, pipeline
         self._flow = get_run_logger()
 
@@ -46,12 +46,12 @@ class RunLog(Lines):
             logger = get_run_logger()
         logger.info("%s", scope.named(line).strip())
 
-    def output(self, scope: Scope, output: Output[Any]) -> None:
-        super().output(scope, output)
+    def on_output(self, scope: Scope, output: Output[Any]) -> None:
+        super().on_output(scope, output)
         if (part := step_section(output)) is not None:
             self._publish(key_of(output), part)
 
-    def run(self, scope: Scope, record: RunRecord) -> None:
+    def on_run(self, scope: Scope, record: RunRecord) -> None:
         if record.state == State.RUNNING or (record.last is not None and record.error is None):
             return  # it has judged nothing, and what it says would hide the last verdict
         part = ending_section(ending_of(record))
@@ -61,11 +61,11 @@ class RunLog(Lines):
         self._publish("verdict", part)
 
     def table(self, key: str, about: str, rows: Sequence[dict[str, Any]]) -> None:
-        """Publish a table of the flow's own; a later one of the same key follows it."""
+        """Publish a table as an artifact; a later table with the same key is its next version."""
         self._publish(key, Section(about, tables=[Table(about, rows)]))
 
     def _publish(self, key: str, part: Section) -> None:
-        """Publish a part as an artifact, which is not worth an error of the run."""
+        """Publish a section as an artifact; a failure is written to the log and does not end the run."""
         try:
             if self._stops.state() is None:  # Prefect's client would try for a minute
                 raise ConnectionError("the Prefect server does not answer")

@@ -1,7 +1,7 @@
 """The second half of a retrain whose pipeline has `queues: {tensorflow: gpu}`: a flow run of its own, on that queue.
 
-Of a deployment one run goes on at a time, and a second one is cancelled, so the second half may start only when the server has
-the first as Completed. It is scheduled for some time later, in case the first half's process dies at its very end.
+A deployment has one run at a time, and a second one is cancelled, so the second half may start only when the first is
+Completed on the server: then `release` starts it. If the first half's process dies before that, it starts as scheduled.
 """
 
 import datetime
@@ -24,11 +24,11 @@ from headway.messages import window_text
 
 LATER_SECONDS = 120.0
 _COLLISION = "Deployment concurrency limit reached."
-"""Prefect's message, where an outage of the server kept the first half longer than that."""
+"""Prefect's message for a second half that was cancelled, as an outage of the server kept the first one longer."""
 
 
-def begin(loaded: LoadedPipeline, record: RunRecord, queue: str, log: RunLog) -> str:
-    """Schedule the second half of this flow run, which has prepared the window; returns the message of the first half."""
+def schedule(loaded: LoadedPipeline, record: RunRecord, queue: str, log: RunLog) -> str:
+    """Schedule on `queue` a flow run that trains on this one's prepared window; returns this one's last message."""
     window = window_text(record.spans)
     log.wait_for_server()
     log.report.check()
@@ -47,15 +47,15 @@ def begin(loaded: LoadedPipeline, record: RunRecord, queue: str, log: RunLog) ->
 
 
 def release(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Start the second half of a flow run that has ended."""
+    """Start the second half of a flow run, if it has one, as soon as the flow run is Completed; a Prefect hook."""
     with get_client(sync_client=True) as client:
-        second = of(client, str(flow_run.id))
+        second = find(client, str(flow_run.id))
         if second and second.state and (second.state.is_scheduled() or second.state.message == _COLLISION):
             client.set_flow_run_state(second.id, Scheduled(), force=True)
 
 
-def of(client: SyncPrefectClient, flow_run: str) -> FlowRun | None:
-    """Returns the second half of a flow run; None: it has none."""
+def find(client: SyncPrefectClient, flow_run: str) -> FlowRun | None:
+    """Returns the second half of a flow run; None if it has none."""
     key = FlowRunFilterIdempotencyKey(any_=[_key(flow_run)])
     return next(iter(client.read_flow_runs(flow_run_filter=FlowRunFilter(idempotency_key=key))), None)
 
@@ -64,8 +64,8 @@ def _key(flow_run: str | None) -> str:
     return f"headway-second-half-{flow_run}"
 
 
-def here(pipeline: str) -> str:
-    """Returns where this worker has a pipeline: below HEADWAY_PIPELINES if set, else where it was deployed from."""
+def local_path(pipeline: str) -> str:
+    """Returns a pipeline's path on this machine: below the folder HEADWAY_PIPELINES if it is set, else unchanged."""
     path, folder = Path(pipeline), os.environ.get("HEADWAY_PIPELINES")
     is_file = path.suffix in (".yaml", ".yml")
     return str(Path(folder).joinpath(*path.parts[-2 if is_file else -1 :])) if folder else pipeline

@@ -48,7 +48,7 @@ def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
         raise ConfigError("no Prefect server is named", where="PREFECT_API_URL", fix=fix)
     try:
         with get_client(sync_client=True) as client:
-            answer = ask_once(client, "/health")
+            answer = get_once(client, "/health")
             kind = answer.headers.get("content-type", "")
             if answer.status_code != 200 or "json" not in kind:  # a proxy's, or of another program
                 raise httpx.ConnectError(f"{url}/health answers {answer.status_code} {kind}".rstrip())
@@ -67,19 +67,19 @@ def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
         raise HeadwayError(problem, where=url) from None
 
 
-def ask_once(client: SyncPrefectClient, path: str) -> httpx.Response:
-    """Returns what the server answers to a GET now: Prefect's own client tries for a minute, and a setting of less is
-    for all of a process. By a private name of Prefect's client.
+def get_once(client: SyncPrefectClient, path: str) -> httpx.Response:
+    """Returns the server's answer to a GET request that is sent once. Prefect's own client retries for a minute, and
+    only for the whole process can that be changed. Uses a private name of Prefect's client.
 
     Raises:
-        httpx.HTTPError: it does not answer.
+        httpx.HTTPError: the server does not answer.
     """
     request = client._client.build_request("GET", path, timeout=10.0)
     return httpx.Client.send(client._client, request)
 
 
 def create_queues(client: SyncPrefectClient, pool: str, names: Sequence[str]) -> list[str]:
-    """Make the work queues that a pool lacks; returns those."""
+    """Create those of the named work queues that a pool lacks; returns their names."""
     there = {queue.name for queue in client.read_work_queues(pool)}
     missing = [name for name in names if name not in there]
     for name in missing:
@@ -88,7 +88,7 @@ def create_queues(client: SyncPrefectClient, pool: str, names: Sequence[str]) ->
 
 
 def polled(pool: str, queue: str) -> bool | None:
-    """Tells whether a worker polls a queue; None where the server does not answer."""
+    """Returns whether a worker polls a queue; None if the server does not answer."""
     with contextlib.suppress(Exception), get_client(sync_client=True) as client:
         return client.read_work_queue_by_name(queue, pool).status == "READY"
     return None
@@ -100,11 +100,11 @@ def worker_command(pool: str, queue: str) -> str:
 
 
 def start_run(deployment: str, key: str, parameters: Mapping[str, Any], **options: Any) -> FlowRun:
-    """Start a run of a deployment; with the same key it is the same run.
+    """Start a run of a deployment, and return it; a later call with the same key returns the same run.
 
     Args:
         deployment: "flow/deployment".
-        options: of Prefect's `create_flow_run_from_deployment`.
+        options: further arguments of Prefect's `create_flow_run_from_deployment`.
 
     Raises:
         ConfigError: there is no such deployment.
@@ -119,7 +119,7 @@ def start_run(deployment: str, key: str, parameters: Mapping[str, Any], **option
 
 
 class StopRequests:
-    """What the server says of one flow run: whether it should stop.
+    """Asks the server whether one flow run should stop.
 
     A worker passes on a cancellation to the flow runs that it started, while it lives. The state of a flow run may also be set
     through the API or by an automation, and the flow run may be deleted, which no worker hears of.
@@ -134,11 +134,11 @@ class StopRequests:
         """Why the server wants the run to end."""
 
     def state(self) -> str | None:
-        """Returns the type of its state; DELETED: the server knows it no longer; None: it does not answer."""
+        """Returns the type of the flow run's state; DELETED: it is gone from the server; None: the server is away."""
         try:
             if self._client is None:  # making one costs 50 ms
                 self._client = get_client(sync_client=True)
-            answer = ask_once(self._client, f"/flow_runs/{self._flow_run}")
+            answer = get_once(self._client, f"/flow_runs/{self._flow_run}")
             known = answer.json()
             if answer.status_code == 404 and known["detail"] == "Flow run not found":  # not the 404 of a proxy
                 return _DELETED
@@ -179,7 +179,7 @@ class StopRequests:
             done.set()
 
     def wait_for_server(self, seconds: float = AWAY_SECONDS) -> None:
-        """Wait until the server answers, so that it hears how the run ended; at most `seconds`."""
+        """Wait until the server answers, so that it can be told how the run ended; at most `seconds`."""
         deadline = time.monotonic() + seconds
         while self.state() is None and time.monotonic() < deadline and not self.stop.wait(POLL_SECONDS):
             pass

@@ -45,16 +45,16 @@ from headway.storage.process_identity import lives, process_name
 GRACE_SECONDS = 60.0
 """How long flow runs may take to save. A supervisor should wait a little longer before it kills the worker."""
 POLL_SECONDS = 5.0
-"""How often it asks for flow runs, where PREFECT_WORKER_QUERY_SECONDS says nothing. Prefect itself waits 10 s, and calls a
-worker unhealthy that has asked for none for thirty times as long."""
+"""The seconds between two polls for flow runs, unless PREFECT_WORKER_QUERY_SECONDS is set. Prefect's default is 10 s;
+it calls a worker unhealthy that has not polled for thirty times as long."""
 GONE = "its process is gone"
 POLLS = "polls for flow runs"
-"""It says so once it does; a supervisor may wait for it."""
+"""What the worker prints once it polls; a supervisor may wait for it."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types keeps its own "process"
-    """A process worker that knows the processes it started, and outlives the server."""
+    """A Prefect process worker that drains: it lets its flow runs save and end before it stops. Outlives outages."""
 
     def __init__(self, **options: Any):
         super().__init__(**options)
@@ -82,8 +82,8 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
             self._gone = self._gone if found is None else found
 
     async def _outlive(self, asking: Awaitable[Any]) -> Any:
-        """The answer; None while the server or its database is away: Prefect's worker ends itself, and the flow runs that it
-        started, after a minute and a half of errors."""
+        """Returns the awaited answer; None while the server or its database is away. Prefect's worker would end itself,
+        and the flow runs that it started, after a minute and a half of such errors."""
         try:
             answer = await asking
         except (httpx.TransportError, httpx.HTTPStatusError) as error:
@@ -116,7 +116,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
             self.engines.pop(flow_run.id, None)
 
     async def drain(self, seconds: float) -> None:
-        """Take no new flow runs, and wait until those there are have ended; at most `seconds`."""
+        """Take no new flow runs, send SIGTERM to the running ones, and wait for their end; at most `seconds`."""
         self._draining = True
         signalled: set[int] = set()
         deadline = time.monotonic() + seconds
@@ -132,10 +132,10 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
 
 
 def check_program(command: str | None, environ: Mapping[str, str | None]) -> None:
-    """Check that the program of a flow run's command is on this machine: Prefect would say "unhandled errors in a TaskGroup".
+    """Check that the program of a flow run's command is on this machine; Prefect's own error would not name it.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: the program is not there.
     """
     program = next(iter(shlex.split(command or "")), None)
     if program is not None and shutil.which(program, path=environ.get("PATH")) is None:
@@ -147,7 +147,7 @@ def check_program(command: str | None, environ: Mapping[str, str | None]) -> Non
 
 
 async def serve(worker: Worker, grace: float, *, with_healthcheck: bool = False) -> None:
-    """Run the worker until it is told to stop; /health of Prefect's own little server says whether it polls, if asked."""
+    """Run the worker until a signal stops it: the first one drains it for up to `grace` seconds, a second stops it."""
     loop = asyncio.get_running_loop()
     serving = loop.create_task(worker.start(with_healthcheck=with_healthcheck))
     stopping: list[asyncio.Task[None]] = []
@@ -173,7 +173,7 @@ async def serve(worker: Worker, grace: float, *, with_healthcheck: bool = False)
 
 
 def flow_runs_here(client: SyncPrefectClient, pool: str) -> Iterator[tuple[dict[str, Any], int, bool]]:
-    """Yields the flow runs of a pool that go on, and whose process is or was one of this host: with its pid, and
+    """Yields the unfinished flow runs of a pool whose process is or was on this host, each with the process's pid and
     whether it lives."""
     query = {
         "flow_runs": {"state": {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}},
@@ -186,11 +186,11 @@ def flow_runs_here(client: SyncPrefectClient, pool: str) -> Iterator[tuple[dict[
 
 
 def end_lost_runs(pool: str, known: set[str] | None = None) -> set[str]:
-    """Tells the server of the flow runs of this host whose process is gone, and returns the ids of their states.
+    """Set a pool's flow runs whose process on this host is gone to Crashed, or Cancelled if asked; returns their states' ids.
 
     Args:
-        known: what the last look returned. A state that is new is left for the next look: a worker may be about to report
-            the run, or to start it again. None: it is the first look, which leaves only runs that are Pending.
+        known: what the last call returned. A state that is not in it is left for the next call: a worker may be about to
+            report that run, or to start it again. None: the first call, which leaves only runs that are Pending.
     """
     gone = set()
     with get_client(sync_client=True) as client:

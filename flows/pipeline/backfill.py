@@ -3,11 +3,11 @@
     result = backfill(context, report, first="2013-01", last="2013-06", parallel=2)
     result.rows[0].until, result.rows[0].state           # "2013-01", "kept"
 
-Nothing is promoted unless that is asked for. A window that is older than the champion's is judged all the same; where the
-champion was trained on its evaluation rows, a person decides, and so it stays with `promote`: only
-`headway run --until ... --force` puts an old model into production, by a person.
+Nothing is promoted unless `promote` is set. A window older than the champion's is judged as well. If the champion was
+trained on its eval rows, the verdict is that a person has to decide, with `promote` too: an old model goes into
+production only by a person's `headway run --until ... --force`.
 
-Outputs lie in the store as those of any run, so a backfill that was cut off goes on where it was when it is called again.
+Outputs lie in the store like those of any run, so a backfill that was interrupted goes on from there when called again.
 """
 
 import contextvars
@@ -39,11 +39,11 @@ Wrap = Callable[[Executor, Reporter], Executor]
 
 
 class BackfillWindow(Frozen):
-    """A window of a backfill, named by its last span."""
+    """The result of one window of a backfill, which is named by its last span."""
 
     until: str
     state: str
-    """The verdict, a run's state, or ingested, trained, failed or too short."""
+    """The verdict, the state of the run, or "ingested", "trained", "failed" or "too short"."""
     spans: tuple[str, ...] = ()
     run: str | None = None
     metrics: Metrics | None = None
@@ -51,13 +51,13 @@ class BackfillWindow(Frozen):
     primary: str | None = None
     reasons: tuple[str, ...] = ()
     cached: bool = False
-    """All of it was there."""
+    """Whether the store had all outputs of the window."""
     seconds: float | None = None
     error: str | None = None
 
     @property
     def row(self) -> dict[str, str | int]:
-        """A row of text, for a terminal or an artifact."""
+        """The window as a row of a table, {heading: text}, for a terminal or a Prefect artifact."""
         value = (self.metrics or {}).get(self.primary or "")
         took = "cached" if self.cached else "" if self.seconds is None else f"{self.seconds:.1f} s"
         why = " ".join(self.error.split()) if self.error else "; ".join(self.reasons[:1])
@@ -71,7 +71,7 @@ class BackfillWindow(Frozen):
 
 
 class Backfill(Frozen):
-    """The windows of a backfill, with what each came to."""
+    """The result of a backfill: one row for each window."""
 
     pipeline: str
     first: str
@@ -82,7 +82,7 @@ class Backfill(Frozen):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def states(self) -> dict[str, int]:
-        """How many windows are of each state."""
+        """{state: number of windows}"""
         return dict(Counter(row.state for row in self.rows))
 
     @property
@@ -106,19 +106,19 @@ def backfill(
     wrap: Wrap = lambda engine, report: engine,
     on_row: OnRow = lambda rows: None,
 ) -> Backfill:
-    """Runs each window whose last span is one of `first` to `last`; see the module.
+    """Runs one window for each span from `first` to `last`: the window that ends with this span; see the module.
 
     Args:
-        context: has the size of each window.
-        upto: the last stage of each; `ingest` ingests the range's spans and nothing else.
+        context: gives the size of each window.
+        upto: the last stage of each window; with `ingest` only the spans from `first` to `last` are ingested.
         promote: let the gate promote, window by window, the oldest first.
-        parallel: windows at the same time, each with a TensorFlow process of its own; with `promote` one.
+        parallel: the number of windows at the same time, each with its own TensorFlow process; with `promote` one.
         on_row: called with all the rows so far, after each window.
 
     Raises:
-        ConfigError: there is no such span, or none of the windows is long enough.
+        ConfigError: there is no such span, or no window is long enough.
         Locked: another run of this pipeline is going on.
-        Cancelled: what was done is kept.
+        Cancelled: the backfill was stopped; finished windows are kept.
     """
     if promote and upto != "gate":
         raise ConfigError(f"a backfill up to {upto} has nothing to promote", where="--promote", fix="--upto gate")
@@ -135,7 +135,7 @@ def backfill(
 
 
 def _ends(source: SourceConfig, first: str, last: str) -> list[str]:
-    """Returns the spans of the range, in order."""
+    """Returns the source's spans from `first` to `last`, in order; ConfigError if there are none."""
     every = spans(source)
     until = select_window(every, None, last, "allow")[-1]
     if not (ends := [span for span in every if first <= span <= until]):
@@ -146,7 +146,7 @@ def _ends(source: SourceConfig, first: str, last: str) -> list[str]:
 
 @dataclass
 class _Windows:
-    """The windows of a backfill, and what those came to that have been run."""
+    """Runs the windows of a backfill, and keeps their results."""
 
     context: Context
     report: Reporter
@@ -160,13 +160,13 @@ class _Windows:
         return tuple(self._rows[until] for until in sorted(self._rows))
 
     def ingest(self, ends: Sequence[str]) -> None:
-        """Ingests the spans of the range, as one run."""
+        """Ingests all spans of the range in one run."""
         for step in self._execute(replace(self.context, until=ends[-1], window=len(ends)), self.report).stages:
             row = BackfillWindow(until=str(step.span), state="ingested", cached=step.cached, seconds=step.seconds)
             self._add(row.model_copy(update={"spans": (row.until,)}))
 
     def run(self, ends: Sequence[str], parallel: int) -> None:
-        """Runs the windows, the oldest first; several at a time once the first has frozen the schema."""
+        """Runs the windows, the oldest first: one alone, which may write the schema, then `parallel` at a time."""
         every, ready = spans(self.context.loaded.pipeline.source), list[str]()
         for until in ends:
             try:

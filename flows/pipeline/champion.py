@@ -1,7 +1,7 @@
-"""The champion of a run: the versions that a candidate is compared with, a candidate that is the champion, what a version says.
+"""The versions that a run's candidate is compared with, and the facts that the registry keeps of a published version.
 
-judges = judges_of(context)              # the champion, and the anchor where that is another version
-facts_of(context, reference)             # what a version published from this run says of itself
+judges = judges_of(context)              # the champion, and the anchor if that is another version
+facts_of(context, reference)             # the facts of a version that is published from this run
 """
 
 from collections.abc import Iterable
@@ -25,14 +25,14 @@ from tfcore.train.request import TrainRequest
 
 
 def judges_of(context: Context) -> list[Judge]:
-    """Returns the champion, and the anchor where that is another version."""
+    """Returns the champion, and the anchor if it is another version; empty without a champion. Notes a lost anchor."""
     if (champion := context.champion) is None:
         return []
-    judges = [Judge("champion", champion, other_label(context, champion))]
+    judges = [Judge("champion", champion, label_mismatch(context, champion))]
     if (number := context.registry.anchor()) not in (None, champion.number):
         try:
             anchor = context.registry.version(number)
-            judges.append(Judge("anchor", anchor, other_label(context, anchor)))
+            judges.append(Judge("anchor", anchor, label_mismatch(context, anchor)))
         except StoreError as error:
             text = (
                 f"version {number}, the anchor, cannot be compared ({error.problem}), and the champion takes its place"
@@ -41,8 +41,8 @@ def judges_of(context: Context) -> list[Judge]:
     return judges
 
 
-def other_label(context: Context, champion: Version) -> str | None:
-    """Returns why a version of another task or label cannot be compared."""
+def label_mismatch(context: Context, champion: Version) -> str | None:
+    """Returns the reason why a version of another task or label cannot be compared; None: task and label are equal."""
     theirs, task, label = champion.facts.get("task"), context.label.task, context.pipeline.label.meaning
     if None not in (theirs, task) and theirs != task:
         return f"it was trained for a {theirs} label, and this pipeline's label is {task}"
@@ -52,19 +52,19 @@ def other_label(context: Context, champion: Version) -> str | None:
 
 
 def trained_parts(version: Version) -> Parts:
-    """Returns the (span, part) of all rows that a version, or the model that it began with, was trained on."""
+    """Returns the parts (span, split of it) that a version, or the versions that it started from, was trained on."""
     parts = [*version.facts.get("inherited_parts", []), *version.facts.get("train_parts", [])]
     return tuple(dict.fromkeys((span, part) for span, part in parts))
 
 
-def knows_rows(context: Context, version: Version) -> bool:
+def trained_on_eval_rows(context: Context, version: Version) -> bool:
     """Returns whether a version was trained on rows that this run's candidate is judged on."""
     digest = version.facts.get("split", "")
     return bool(trained_on(trained_parts(version), digest, context.parts["eval"], context.split_digest))
 
 
 def scored_by(context: Context, judge: Judge) -> Output[Evaluated] | None:
-    """Returns a version's predictions of the eval rows."""
+    """Returns the output with a version's predictions of the eval rows; None if the version cannot be compared."""
     return None if judge.reason is not None else context.output(judge.title)
 
 
@@ -74,7 +74,7 @@ def saved_model(version: Version) -> SavedModel:
 
 
 def compared_champion(context: Context, judge: Judge) -> Champion:
-    """Returns a version as the gate compares it."""
+    """Returns a version for the gate's request: its facts, and its predictions or the reason why there are none."""
     facts, reason, predictions = judge.version.facts, judge.reason, None
     if (scored := scored_by(context, judge)) is not None:
         reason = scored.value.incompatible
@@ -94,19 +94,19 @@ def compared_champion(context: Context, judge: Judge) -> Champion:
 
 
 def predictions_of(scored: Output[Evaluated]) -> Ref[Evaluated]:
-    """Returns the file of a model's predictions; without a path where it cannot score the rows."""
+    """Returns a reference to the file of a model's predictions; without a path if the model cannot score the rows."""
     return scored.ref(scored.value.predictions)
 
 
 def rolled_back(context: Context, trained: str) -> str | None:
-    """Returns which version of this very training was rolled back, and why."""
+    """Returns number and reason of a rolled-back version with this training's fingerprint; None if there is none."""
     reasons = context.registry.rolled_back()
     numbers = [version.number for version in context.registry.versions() if version.facts.get("train") == trained]
     return next((f"version {number}, {why}" for number, why in reasons.items() if number in numbers), None)
 
 
-def other_rows(context: Context, champion: Version) -> list[Note]:
-    """Returns a note if eval rows are drawn in another way than for the champion."""
+def split_change_notes(context: Context, champion: Version) -> list[Note]:
+    """Returns a note if the split assigns rows otherwise than it did for the champion; else an empty list."""
     before = champion.facts.get("split")
     if not before or before == context.split_digest:
         return []
@@ -115,8 +115,8 @@ def other_rows(context: Context, champion: Version) -> list[Note]:
     return [Note(text=text)]
 
 
-def recognise(context: Context) -> None:
-    """Take a candidate that is the champion for what it is: there is nothing to promote but with --force."""
+def recognise_same_model(context: Context) -> None:
+    """Set `context.same_model` if the candidate is the champion (not with --force): only evaluate and export go on."""
     champion = context.champion
     if (
         champion is None
@@ -149,10 +149,10 @@ def _other_threshold(rule: Frozen | None, champion: Version) -> list[Note]:
 
 
 def facts_of(context: Context, reference: dict[str, str | None] | None) -> dict[str, Any]:
-    """Returns what a version says of itself.
+    """Returns the facts that the registry keeps of a version: its data, training, metrics and verdict.
 
     Args:
-        reference: what the data were held against for drift.
+        reference: the reference for drift of the run (`Context.reference`).
     """
     candidate, verdict, found, export = context.candidate, context.verdict, context.measured.get(), context.export
     assert candidate is not None
@@ -188,6 +188,6 @@ def facts_of(context: Context, reference: dict[str, str | None] | None) -> dict[
 
 
 def data_of(context: Context, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Returns a digest of the raw files of each span among these parts."""
+    """Returns {span: a digest of its raw files} for the spans of these parts, (span, split of it)."""
     spans = dict.fromkeys(span for span, _ in parts)
     return {span: fingerprint({"files": [[f.bytes, f.crc32c] for f in context.files(span)]}) for span in spans}

@@ -1,10 +1,10 @@
-"""The table of all columns: type, transform, and the reason.
+"""The table of all columns: type, transform, and the reason for the transform.
 
     rows = column_table(columns, pipeline, notes, parameters)
     rows[0]                # {"column": "carrier", "type": "text", "transform": "vocabulary (16)", "why": "auto"}
 
-It holds every column of the source, those that were left out and those of the label among them. `headway schema --columns`
-prints it.
+It has a row for every column of the source, also for columns that were left out or that make the label.
+`headway schema --columns` prints it.
 """
 
 import functools
@@ -27,11 +27,11 @@ LEFT_OUT = "left out"
 def column_table(
     columns: Columns, pipeline: Pipeline, notes: Sequence[Note], parameters: Mapping[str, Any] | None
 ) -> list[dict[str, str]]:
-    """Returns a row for each column, in the order of the schema; then those that the schema does not have.
+    """Returns a row for each column, in the order of the schema; then rows for columns that the schema lacks.
 
     Args:
-        notes: of the inference and of the transform's fit; those on a column are its why.
-        parameters: the fitted transform as JSON; None: it is not fitted yet, and the config is shown.
+        notes: the notes of schema inference and of the transform's fit; a column's notes are its "why".
+        parameters: the fitted transform as JSON; None: not fitted yet, and the table shows the config's transforms.
     """
     reasons: dict[str, list[str]] = {}
     for note in notes:
@@ -113,8 +113,8 @@ def _fitted_transforms(parameters: Mapping[str, Any]) -> dict[str, str]:
 
 
 def current(loaded: LoadedPipeline) -> list[dict[str, str]]:
-    """Returns the table as the pipeline, its schema file and its latest run have it; without a schema file, as a run
-    would infer it."""
+    """Returns the table from the pipeline, its schema file and its latest run that fitted a transform. Without a schema
+    file, the types are inferred as a run would infer them."""
     pipeline, store = loaded.pipeline, loaded.open_store()
     window = select_window(spans(pipeline.source), choose_window(loaded, None).size, "latest", "allow")
     columns = resolve(loaded, window, functools.partial(files, pipeline.source))

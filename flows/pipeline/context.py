@@ -1,12 +1,12 @@
-"""The context of one run: what it was asked for, its window and columns, and what its steps have left so far.
+"""The context of one run: what the run was asked for, its window and columns, and the outputs of its steps so far.
 
     context = Context(loaded, store, window=12, last="validate")
     context.spans, context.parts["eval"], context.columns           # read from the raw files when they are first asked for
     walk(context, executor)                                         # flows.pipeline.dag
     context.statistics.value, context.settings, context.verdict
 
-A step function takes the context and builds its stage from it. In a plan a result may not be there yet: what needs it raises
-`headway.stages.step.Unknown`.
+A step function builds its stage's requests from the context. In a plan a result may not exist yet: whoever reads it
+gets `headway.stages.step.Unknown` raised.
 """
 
 import math
@@ -29,7 +29,7 @@ from headway.evaluation.requests import GateRequest, MeasureRequest
 from headway.evaluation.slices import choose, slice_columns
 from headway.evaluation.units import SplitUnits
 from headway.evaluation.verdict import Verdict, read_verdict
-from headway.evaluation.worst_slices import searched
+from headway.evaluation.worst_slices import columns_to_search
 from headway.metrics.ranking import COVERAGE, RANKED
 from headway.registry.registry import Registry, Version
 from headway.schema.calendar_days import Temporal
@@ -66,8 +66,8 @@ from tfcore.transform.fit import Transformed, TransformRequest
 from tfcore.transform.parameters import TransformParameters
 
 MOST_DISTINCT, MOST_COMPARED = 0.9, 1_000_000
-"""The share of distinct eval rows up to which equal ones are drawn together, and the most eval rows, whose columns predictions
-keep for it."""
+"""Equal eval rows are resampled together if at most this share of the eval rows is distinct, and there are at most so
+many eval rows: their columns are then stored beside the predictions."""
 
 _BY_TYPE: dict[str, tuple[str, ...]] = {
     "bytes": ("binary", "multiclass"),
@@ -77,21 +77,21 @@ _BY_TYPE: dict[str, tuple[str, ...]] = {
 
 
 class Prepared(Frozen):
-    """The window that another run prepared, up to its transform; this one trains on it, and may see no raw files.
+    """A window that another run has prepared, up to its transform; the run that trains on it may have no raw files.
 
-    What the data stages' keys take from raw files and from files beside the pipeline stands here, so that their outputs are
-    found in the store.
+    It has what the keys of the data stages take from raw files and from files beside the pipeline, so that the outputs
+    of these stages are found in the store.
     """
 
     spans: tuple[str, ...]
     files: dict[str, tuple[InputFile, ...]]
-    """Of each span."""
+    """{span: its raw files}"""
     schema_text: str
-    """The frozen schema file."""
+    """The text of the frozen schema file."""
     unread: tuple[str, ...]
     """Columns of the newest files that the schema lacks."""
     serving: dict[str, int | str] | None
-    """The checksum of `validation.serving`."""
+    """The checksum of the file that `validation.serving` names; None: it names none."""
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,11 @@ class Judge:
     """champion or anchor."""
     version: Version
     reason: str | None = None
-    """Why it is not scored."""
+    """The reason why it cannot score these rows; None: it can."""
 
     @property
     def title(self) -> str:
-        """The title of the step that scores it."""
+        """The title of the step in which the version predicts the eval rows."""
         return f"evaluate {self.role} {self.version.number}"
 
 
@@ -125,66 +125,66 @@ class Context:
     loaded: LoadedPipeline
     store: Store
     window: int | str | None = None
-    """Named for this run; None: as pipeline.yaml says (`chosen_window`)."""
+    """The size of the window that this run asks for; None: as pipeline.yaml says (`chosen_window`)."""
     until: str = "latest"
     seed: int | None = None
     force: bool = False
     last: str | None = None
-    """The stage to stop after; None: all the way."""
+    """The stage to stop after; None: the run goes on to the promotion."""
     alias: str | None = None
-    """What to point at a candidate that passes, instead of the champion."""
+    """The alias that is pointed at a candidate that passes; the champion then stays. None: it becomes the champion."""
     trial: TrialConfig | None = None
-    """Trains as a trial of a study, on the train rows without a holdout of them."""
+    """Set for a trial of a study, which trains on the train rows without a holdout of them."""
     prepared: Prepared | None = None
     reason: str | None = None
-    """Why somebody promotes it; the registry's history has it before the gate's reasons."""
+    """A person's reason for the promotion; the registry's history has it before the gate's reasons."""
     memo: dict[str, tuple[InputFile, ...]] = field(default_factory=dict)
-    """Checksums of the spans' files, read once a process."""
+    """{span: its raw files with their checksums}, read once per process."""
 
     freezes: bool = True
-    """A schema that was inferred is written once validation has passed; never in a plan."""
+    """Whether an inferred schema is written to its file once validation has passed; False in a plan."""
     outputs: list[Output[Any]] = field(default_factory=list, init=False)
-    """Of all steps so far."""
+    """The outputs of all steps so far."""
     notes: list[Note] = field(default_factory=list, init=False)
     column_table: list[dict[str, str]] = field(default_factory=list, init=False)
-    """What became of each column, of a run that infers the schema."""
+    """The table of columns (`flows.pipeline.column_table`); empty unless this run infers the schema."""
     infers: bool = field(default=False, init=False)
-    """There was no schema file when it began."""
+    """Whether there was no schema file when the run began."""
     reference: dict[str, str | None] | None = field(default=None, init=False)
-    """What the data are held against for drift: the name of a model, and the fingerprint of its train rows' statistics."""
+    """The reference for drift: a model's name, and the fingerprint of its train rows' statistics; None: no champion."""
     anomalies: tuple[Anomaly, ...] = field(default=(), init=False)
     """What validation found."""
     settings: ResolvedSettings | None = field(default=None, init=False)
     """The settings of the training and the model, those left out chosen by the train rows; None: not known yet."""
     champion: Version | None = field(default=None, init=False)
-    """What the candidate is compared with; None: there is none, or it is the candidate itself."""
+    """The champion that the candidate is compared with; None: there is none, or the candidate is the champion."""
     parent: Version | None = field(default=None, init=False)
-    """The version that the training begins with."""
+    """The version whose weights the training begins with; None: it begins with initial weights."""
     judges: list[Judge] = field(default_factory=list, init=False)
     """The versions that the candidate is compared with."""
     candidate: Candidate | None = field(default=None, init=False)
     same_model: Verdict | None = field(default=None, init=False)
-    """Of a candidate that is the champion, which no gate judges."""
+    """The verdict on a candidate that is the champion itself, without a gate; None: it is another model."""
     test: TestMetrics | None = field(default=None, init=False)
-    """The test split; only of a candidate that passed."""
+    """The metrics on the test split; None unless the candidate passed."""
     facts: dict[str, Any] = field(default_factory=dict, init=False)
-    """What a version published from this run says of itself."""
+    """The facts that the registry keeps of a version that is published from this run."""
     over: bool = field(default=False, init=False)
-    """Nothing is left to do."""
+    """Whether the run ends here, since nothing is left to do."""
     follows: list[str] = field(default_factory=list, init=False)
-    """In a plan: the stages up to the verdict that run on what others have not made yet."""
+    """In a plan: the stages up to the verdict whose steps are not known, since their inputs do not exist yet."""
     later: list[str] = field(default_factory=list, init=False)
     """In a plan: the steps after a verdict that is not known yet."""
     _titles: dict[str, Output[Any]] = field(default_factory=dict, init=False)
 
     def fresh(self) -> "Context":
-        """Returns the same run before its first step; what was read of the raw files is kept."""
+        """Returns a copy of the context as before the first step, with what was read from the raw files already."""
         other = replace(self)
         other.__dict__ |= {name: self.__dict__[name] for name in ("spans", "parts", "columns") if name in self.__dict__}
         return other
 
     def begin(self) -> None:
-        """Take what the columns say before the first step."""
+        """Take the notes of the columns, and whether the schema is inferred; called before the first step."""
         self.notes, self.infers = list(self.columns.notes), self.columns.inferred
 
     # --- what it was asked for
@@ -207,7 +207,7 @@ class Context:
 
     @cached_property
     def code(self) -> dict[str, str]:
-        """Digests of the user's files that a stage which calls the model, task or loss depends on."""
+        """{module, task, loss: digest of the user's file}: a stage that calls the user's code depends on them."""
         named, keys = self.loaded.user_files, {"module": "model.name", "task": "task", "loss": "training.loss"}
         return {name: user_files.digest(named[key]) for name, key in keys.items() if key in named}
 
@@ -229,14 +229,14 @@ class Context:
 
     @cached_property
     def parts(self) -> dict[str, tuple[Part, ...]]:
-        """By split of the window, (span, split of the span); none of a run that ends with the ingest."""
+        """{split of the window: its parts (span, split of the span)}; empty for a run that ends with the ingest."""
         # a span alone can be ingested, and be too little to train on
         parts = window_splits(self.pipeline.split, self.spans) if self.last != "ingest" else {}
         return {name: tuple(of) for name, of in parts.items()}
 
     @cached_property
     def columns(self) -> Columns:
-        """The columns, against which the config is checked.
+        """The columns that the pipeline reads and stores; the config is checked against them.
 
         Raises:
             ConfigError: the config does not go with the columns.
@@ -258,7 +258,7 @@ class Context:
 
     @property
     def group(self) -> str | None:
-        """The column whose equal values are one group."""
+        """The column whose equal values make rows one group, such as the id of a query; None: there is none."""
         return named_for(self.columns.read, "group")
 
     @cached_property
@@ -271,12 +271,12 @@ class Context:
     # --- what the steps left
 
     def add(self, outputs: Sequence[Output[Any]]) -> None:
-        """Take the outputs of a step function."""
+        """Add the outputs of a step function."""
         self.outputs += outputs
         self._titles |= {output.title: output for output in outputs}
 
     def output(self, title: str) -> Output[Any]:
-        """Returns the last output of a title."""
+        """Returns the last output of the step with this title."""
         return self._titles[title]
 
     def has(self, title: str) -> bool:
@@ -305,7 +305,7 @@ class Context:
 
     @property
     def measured(self) -> Output[Measured]:
-        """The candidate on the eval rows."""
+        """The output with the candidate's metrics on the eval rows."""
         return self.output(MeasureRequest.name)
 
     @property
@@ -315,7 +315,7 @@ class Context:
 
     @property
     def verdict(self) -> Verdict | None:
-        """What the gate decided, or what is known of a candidate that is the champion; None before that."""
+        """The gate's verdict, or the one on a candidate that is the champion itself; None before there is one."""
         if self.same_model is not None or not self.has(GateRequest.name):
             return self.same_model
         judged = self.output(GateRequest.name)
@@ -342,21 +342,21 @@ class Context:
 
     @cached_property
     def parameters(self) -> TransformParameters:
-        """The fitted transform; a task of the user's own is found by its file."""
+        """The fitted transform; its label names the file of the user's own task, if there is one."""
         fitted = self.transform.value.parameters
         changes = {"file": self.loaded.user_files.get("task")}
         return fitted.model_copy(update={"label": fitted.label.model_copy(update=changes)})
 
     @property
-    def fitted(self) -> Ref[TransformParameters]:
-        """The same as the input of a stage."""
+    def parameters_ref(self) -> Ref[TransformParameters]:
+        """A reference to the fitted transform (`parameters`), for the request of a stage that reads it."""
         transform = self.transform
         return Ref[TransformParameters](
             stage=transform.stage, fingerprint=transform.fingerprint, answer=self.parameters
         )
 
     @property
-    def size(self) -> Facts:
+    def data_facts(self) -> Facts:
         """The facts about the data by which settings are chosen."""
         fitted = self.transform.value.parameters
         return Facts(
@@ -368,8 +368,8 @@ class Context:
 
     @cached_property
     def resolved(self) -> tuple[TrainingConfig, ModelConfig]:
-        """The settings of the training and the model, those left out chosen by size."""
-        return resolve_settings(self.pipeline.training, self.pipeline.model, self.size)
+        """The settings of the training and the model; those that pipeline.yaml leaves out follow from `data_facts`."""
+        return resolve_settings(self.pipeline.training, self.pipeline.model, self.data_facts)
 
     @property
     def training(self) -> TrainingConfig:
@@ -383,7 +383,7 @@ class Context:
 
     @cached_property
     def slices(self) -> tuple[str, ...]:
-        """The slices that the pipeline names, or a handful that is chosen; none in a plan that cannot know them yet."""
+        """The slices that the pipeline names, else a few that are chosen; empty in a plan that cannot know them yet."""
         named, found = self.pipeline.evaluation.slices, self.statistics.get()
         if named is not None or not self.validated.known:
             return named or ()
@@ -403,25 +403,25 @@ class Context:
 
     @cached_property
     def searched(self) -> tuple[str, ...]:
-        """Where the worst slices are looked for."""
-        return searched(self.statistics.get()["columns"].get("train", []), self._strengths, self._sliceable())
+        """The columns, numbers binned, among whose slices the worst ones are searched."""
+        return columns_to_search(self.statistics.get()["columns"].get("train", []), self._strengths, self._sliceable())
 
     @property
     def _strengths(self) -> dict[str, float]:
-        """How much each column tells of the label. In a plan without a validation the order is not known; of few columns the
-        set is, so that their predictions are found."""
+        """{column: how much it tells of the label}; empty in a plan without a validation. With few columns `searched`
+        does not depend on it, so that a plan finds stored predictions."""
         return self.validated.value.strengths if self.validated.known else {}
 
     @property
     def shown(self) -> dict[str, Temporal | None]:
-        """The columns whose values are told of single rows, the group's first; and the kind of those that are dates or times."""
+        """{name: kind of a date or time, else None} of the columns that are shown for single rows, the group first."""
         known = {column.name: column for column in self.columns.read}
         groups = [name for name, column in known.items() if column.role == "group"]
         return {name: known[name].temporal for name in (*groups, *self.pipeline.evaluation.row_values)}
 
     @property
-    def kept(self) -> tuple[str, ...]:
-        """The columns that predictions keep: those of slices, the item, keys, and what is told of rows."""
+    def prediction_columns(self) -> tuple[str, ...]:
+        """The columns stored beside the predictions: those of slices, items, keys and units, and those of `shown`."""
         columns, sliced = self.columns, slice_columns((*self.slices, *self.searched))
         keys = [c.name for c in columns.read if c.role in ("key", "passthrough") and not c.shape and c.name not in OWN]
         stored = [name for name in keys if name in columns.stored]
@@ -429,7 +429,7 @@ class Context:
 
     @cached_property
     def units(self) -> SplitUnits:
-        """What the split keeps together, and rows are drawn by; beside a group column no equal rows are looked for."""
+        """The units that the split keeps together, for resampling; equal rows are no units beside a group column."""
         key = " and ".join(self.pipeline.split.key) or None
         if self.group is not None:
             return SplitUnits(key=key)
@@ -437,8 +437,8 @@ class Context:
         return SplitUnits(key=key, equal=equal, distinct=distinct)
 
     def _equal_rows(self) -> tuple[tuple[str, ...], int]:
-        """Returns the columns that tell equal rows, and how many rows are distinct in all that a split without a key
-        hashes, where these are more; none unless more than a tenth of the eval rows repeat others."""
+        """Returns the stored columns that tell equal rows, and the number of distinct rows if the split hashes other
+        columns too (else 0). Returns no columns unless more than a tenth of the eval rows repeat others."""
         columns, found = self.columns, self.proof.get().get("splits", {}).get("eval", {})
         rows, distinct = found.get("rows", 0), found.get("distinct", math.inf)
         if distinct > MOST_DISTINCT * rows or rows > MOST_COMPARED or columns.by_place:
@@ -483,9 +483,9 @@ def possible_tasks(task: str, label: LabelConfig, columns: tuple[Column, ...]) -
 
 
 def check_metrics(loaded: LoadedPipeline, tasks: Sequence[str]) -> None:
-    """ConfigError when a metric that evaluation or the gate names exists for none of these tasks.
+    """Raise ConfigError if evaluation or the gate asks for something that none of these tasks has, such as a metric.
 
-    Several tasks are several possibilities: the names have to fit one of them together.
+    Several tasks are alternatives: one of them has to have all the metrics of the gate.
     """
     pipeline, ranked = loaded.pipeline, loaded.pipeline.ndcg_at is not None
     items = pipeline.evaluation.item is not None

@@ -3,8 +3,8 @@
     walk(context, engine)             # runs them
     walk(context, planner)            # only looks up what would run
 
-A new stage is a class, a function in `flows.pipeline.steps` that makes its steps, and a line here. Promotion itself is the
-caller's, since it changes what the next run is compared with.
+A new stage needs a class, a function in `flows.pipeline.steps` that makes its steps, and a line in `DAG`. The caller
+does the promotion, since it changes what the next run is compared with.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.splits_request import SplitsRequest
 from flows.pipeline import steps, warm_start
-from flows.pipeline.champion import recognise
+from flows.pipeline.champion import recognise_same_model
 from flows.pipeline.context import Context
 from headway.errors import ConfigError
 from headway.evaluation.requests import GateRequest, MeasureRequest
@@ -36,11 +36,11 @@ class Line:
 
     stage: type[Stage[Any]]
     steps: Callable[[Context], Iterator[Step]]
-    """Makes its steps; none where there is nothing to do."""
+    """Yields the steps of the stage; none if there is nothing to do."""
     then: Callable[[Context], None] = lambda context: None
-    """What follows from its results before the next stage."""
+    """Called after the steps: changes the context by their results."""
     when: Callable[[Context], bool] = lambda context: True
-    """Whether the pipeline has this stage."""
+    """Whether the run of this context has the stage."""
 
 
 DAG: dict[str, tuple[Line, ...]] = {
@@ -54,7 +54,7 @@ DAG: dict[str, tuple[Line, ...]] = {
         Line(AnalyseRequest, steps.analyse, when=lambda context: context.pipeline.preprocess is not None),
         Line(TransformRequest, steps.transform, steps.resolve_settings),
     ),
-    "train": (Line(TrainRequest, steps.train, recognise),),
+    "train": (Line(TrainRequest, steps.train, recognise_same_model),),
     "evaluate": (
         Line(EvaluateRequest, steps.evaluate, steps.take_candidate),
         Line(EvaluateRequest, steps.evaluate_champions),
@@ -70,22 +70,22 @@ DAG: dict[str, tuple[Line, ...]] = {
         Line(ReplayRequest, steps.replay, steps.state_facts),
     ),
 }
-"""By the phase that a run may end with."""
+"""{phase that a run may end with: its stages in order}"""
 STAGES: dict[str, type[Stage[Any]]] = {line.stage.name: line.stage for lines in DAG.values() for line in lines}
 
 
 class Executor(Protocol):
-    """Runs steps, or only looks for what they left; it blocks. Under Prefect each call is a task."""
+    """Runs steps, or only looks up their outputs; each call blocks. In a Prefect flow each call is a task."""
 
     def call_many(self, steps: Sequence[Step]) -> list[Output[Any]]:
         """Returns the outputs of `steps`, all of one stage, in their order."""
 
 
 def walk(context: Context, executor: Executor) -> Context:
-    """Go through the stages up to `context.last`, or all: to the verdict, and the replayed export of a promotion.
+    """Go through the stages up to `context.last`, by default to the verdict or to the export; return the context.
 
     Raises:
-        ConfigError, DataError: with the place and the fix; what was done before is kept.
+        ConfigError, DataError: as the stages raise them; outputs made before are kept.
     """
     context.begin()
     try:
@@ -104,7 +104,7 @@ def walk(context: Context, executor: Executor) -> Context:
         called = {output.stage for output in context.outputs}
         context.follows = [name for name in stages_of(context) if name not in called]
         if TrainRequest.name in context.follows:
-            warm_start.named(context)  # or a refusal
+            warm_start.start_version(context)  # or a refusal
         if context.last is None:
             tested = ["evaluate test", "measure test"] if context.parts.get("test") else []
             context.later = [*tested, ExportRequest.name, ReplayRequest.name, "promote"]
@@ -112,7 +112,7 @@ def walk(context: Context, executor: Executor) -> Context:
 
 
 def check_last(stage: str | None) -> None:
-    """ConfigError when a run cannot end after this stage; None is the whole run."""
+    """Raise ConfigError if a run cannot end after this stage; None stands for the whole run."""
     if stage not in (None, *DAG):
         raise ConfigError(f"{stage!r} is no stage that a run can end after", fix=f"take one of {', '.join(DAG)}")
 
@@ -130,5 +130,5 @@ def needs_tensorflow(stages: Sequence[str]) -> bool:
 
 
 def trains(plan: Context) -> bool:
-    """Says whether a step of a plan needs TensorFlow."""
+    """Returns whether a step that a plan would run needs TensorFlow."""
     return needs_tensorflow([output.stage for output in plan.outputs if not output.hit] + plan.follows)

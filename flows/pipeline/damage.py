@@ -1,14 +1,13 @@
-"""Checks the inputs of a failed step for damage: changed bytes, missing files.
+"""Finds damage in the store: files that are missing or whose bytes changed.
 
     for (stage, fingerprint), (file, problem) in damaged_inputs(store, stage).items():
         file, problem            # .../train-00000-of-00004.tfrecord, "has crc32c ... : its bytes changed"
 
-A cached output is trusted when its files have their sizes; its bytes are read against their checksums only here, after a
-failure, and by `headway verify`, whose `--repair` removes what the next run can make anew:
+A cached output is used if its files have the right sizes. Its bytes are compared with their checksums only here, after
+a step has failed, and by `headway verify`, whose `--repair` deletes what the next run can make again:
 
-    for place in places(store, [*store.verify(), *registry.verify()]):
-        place.path, place.problem, place.fix
-    remove_outputs(store, places)                # the steps' outputs among them; never anything of a model
+    units = damaged_units(store, [*store.verify(), *registry.verify()])     # each with its path, problem and fix
+    remove_outputs(store, units)                 # deletes the outputs of steps among them, nothing of a model
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 
 from headway.errors import Cancelled, ConfigError, Locked, Rejected
 from headway.messages import counted
-from headway.registry.gc import alone
+from headway.registry.gc import removal_lock
 from headway.stages.stage_class import Stage
 from headway.storage.store import Store
 
@@ -27,37 +26,37 @@ NEVER = (Cancelled, ConfigError, Locked, Rejected)
 
 
 def damaged_inputs(store: Store, stage: Stage[Any]) -> dict[tuple[str, str], tuple[Path, str]]:
-    """Returns {(stage, fingerprint): (first damaged file, problem)} of the outputs that a stage reads. Reads all
-    bytes."""
+    """Returns {(stage, fingerprint): (first damaged file, problem)} for the damaged outputs among a stage's inputs. It
+    reads all bytes of the inputs."""
     named = {(ref.stage, ref.fingerprint) for ref in stage.inputs() if ref.stage and ref.fingerprint}
     problems = {key: next(store.output_problems(key[0], store.output(*key)), None) for key in sorted(named)}
     return {key: problem for key, problem in problems.items() if problem is not None}
 
 
 @dataclass(frozen=True)
-class Place:
-    """A unit of damage: a step's output, a model's version, a served copy, or a single file."""
+class DamagedUnit:
+    """Something with damaged files: the output of a step, a version of a model, a served copy, or a single file."""
 
     path: Path
     problem: str
-    """Of its first damaged file, and how many more there are."""
+    """The problem of the first damaged file, and the number of others."""
     fix: str
     output: bool
-    """A step's output: nothing is lost with it, since a run makes it anew."""
+    """Whether it is the output of a step, which a run can make again."""
 
 
-def places(store: Store, problems: Iterable[tuple[Path, str]]) -> list[Place]:
-    """Group the problems of `Store.verify` and `Registry.verify` by output, version and served copy."""
+def damaged_units(store: Store, problems: Iterable[tuple[Path, str]]) -> list[DamagedUnit]:
+    """Returns the problems of `Store.verify` and `Registry.verify`, grouped by output, version and served copy."""
     problems_of: dict[Path, list[str]] = {}
     for file, problem in problems:
         parts = file.relative_to(store.root).parts
         folder = store.root.joinpath(*parts[:3]) if len(parts) > 3 else file
         inside = str(file.relative_to(folder))
         problems_of.setdefault(folder, []).append(problem if inside == "." else f"{inside} {problem}")
-    return [_place(store, path, damage) for path, damage in problems_of.items()]
+    return [_unit(store, path, damage) for path, damage in problems_of.items()]
 
 
-def _place(store: Store, path: Path, problems: Sequence[str]) -> Place:
+def _unit(store: Store, path: Path, problems: Sequence[str]) -> DamagedUnit:
     area, *names = path.relative_to(store.root).parts
     others = f", and {counted(len(problems) - 1, 'file')} more" if len(problems) > 1 else ""
     fix = {
@@ -68,20 +67,20 @@ def _place(store: Store, path: Path, problems: Sequence[str]) -> Place:
     }.get(area, "restore it from a backup")
     if area == "models" and len(names) == 2 and not names[1].isdigit():  # champion.json
         fix = "restore it from a backup of models/"
-    return Place(path, problems[0] + others, fix, output=area == "stages")
+    return DamagedUnit(path, problems[0] + others, fix, output=area == "stages")
 
 
-def remove_outputs(store: Store, damaged: Sequence[Place]) -> list[Place]:
-    """Remove the steps' outputs that are still damaged, while no run is active; returns the removed ones.
+def remove_outputs(store: Store, damaged: Sequence[DamagedUnit]) -> list[DamagedUnit]:
+    """Delete the outputs of steps that are still damaged, and return them.
 
     Raises:
-        Locked: a pipeline runs, or another process collects.
+        Locked: a run is active, or another process deletes from the store.
     """
     outputs = [place for place in damaged if place.output]
     if not outputs:
         return []
     removed = []
-    with alone(store, "verify --repair") as remover:
+    with removal_lock(store, "verify --repair") as remover:
         for place in outputs:
             remover.lock.check()
             stage = place.path.parent.name

@@ -1,10 +1,10 @@
-"""Runs steps against the store: reuse the stored output, or run the stage and commit what it wrote.
+"""Runs steps against the store: a stored output is reused; otherwise the stage runs and its files are committed.
 
     engine = Engine(store, child=child, report=report)
-    outputs = engine.call_many(steps)         # blocks; steps of one stage are run as one where the stage can
+    outputs = engine.call_many(steps)         # blocks; runs the steps in one call if their stage supports that
 
-A step that fails has the outputs that it reads checked against their checksums: one that is damaged is made anew, once, and
-the step is run again. Nothing here knows Prefect; a Prefect task calls the same engine.
+When a step fails, the outputs that it reads are compared with their checksums. A damaged one is made again, at most
+once per run, and the step runs again. Nothing here knows Prefect; a Prefect task calls the same engine.
 """
 
 import contextlib
@@ -29,22 +29,22 @@ from headway.storage.store import Store
 from tfcore.runtime.tensorflow_process import Child
 
 Damaged = dict[tuple[str, str], tuple[Path, str]]
-"""{(stage, fingerprint): (file, problem)}"""
+"""{(stage, fingerprint): (first damaged file, problem)}"""
 Titles = Mapping[tuple[str, str], str]
 """{(stage, fingerprint): title} of a run's steps."""
 WAVE_BYTES, WAVE_STEPS = 2 << 30, 400
-"""At most so many bytes from outside of the store, and so many steps, run as one; a step that reads more runs alone."""
+"""At most so many raw bytes and so many steps run and are committed together; a step with more bytes runs alone."""
 
 
 class Engine:
-    """Executes steps.
+    """The executor that runs steps: it returns their stored outputs, and runs the steps that have none.
 
     Args:
         store: where outputs are looked for and committed.
-        child: the TensorFlow process; started by the first step that needs it, if not before.
-        report: is told of each step that runs, and gives its monitor.
-        on_output: called after each step, hit or not; None: `report` is told of its output.
-        runtime: by stage, arguments that live in this process.
+        child: the TensorFlow process; the first step that needs it starts it, if it does not run yet.
+        report: is told of each step that runs, and gives the step its monitor.
+        on_output: called with the output of each step, reused or new; None: `report.output`.
+        runtime: {stage: further arguments of its function}; they are not part of the fingerprint.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Engine:
         self._runtime = dict(runtime or {})
         self._report, self._on_output = report, on_output or report.output
         self._steps: dict[tuple[str, str], Step] = {}
-        """Those that were called, in their order, so that a damaged output can be made anew."""
+        """The steps that were called, in their order, so that a damaged output can be made again."""
         self._made_anew: set[tuple[str, str]] = set()
 
     @property
@@ -82,10 +82,10 @@ class Engine:
         return [output or next(ran) for output in outputs]
 
     def _mended(self, steps: Sequence[Step]) -> list[Output[Any]]:
-        """Run steps; if they fail because an output that they read is damaged, remake it and run them once more.
+        """Run steps. If they fail and an output that they read is damaged, make it again and run the steps once more.
 
         Raises:
-            StoreError: the output was damaged again at once, or another run has to make it.
+            StoreError: the output was damaged once before in this run, or no step of this run makes it.
         """
         try:
             return self._run(steps)
@@ -111,7 +111,7 @@ class Engine:
         return {key: damaged[key] for key in ordered if key not in gone}
 
     def _make_anew(self, damaged: Damaged, title: str, monitor: Monitor, error: Exception) -> None:
-        """Remove damaged outputs and run their steps again."""
+        """Delete damaged outputs, with a warning for each, and run their steps again if this run called them."""
         for key, (file, problem) in damaged.items():
             if key in self._made_anew:
                 again = StoreError(
@@ -130,7 +130,7 @@ class Engine:
                 self.call_many([self._steps[key]])
 
     def _run(self, steps: Sequence[Step]) -> list[Output[Any]]:
-        """Run steps in one call of their stage."""
+        """Run steps of one stage in one call, and return their outputs."""
         stage, outputs = steps[0].stage, list[Output[Any]]()
         with naming_steps(self.store, self._titles, steps[0].title):
             with self._report.step(title_of(steps)) as monitor:
@@ -144,7 +144,7 @@ class Engine:
         return outputs
 
     def _make(self, steps: Sequence[Step], monitor: Monitor) -> list[Manifest]:
-        """Run steps here or in the TensorFlow process; each has its own staging folder and its own commit."""
+        """Run steps here or in the TensorFlow process, commit each from its staging folder, return the manifests."""
         stage = steps[0].stage
         started = time.perf_counter()
         with contextlib.ExitStack() as stack:
@@ -178,7 +178,7 @@ class Engine:
 
 
 def _waves(steps: Sequence[Step]) -> list[list[Step]]:
-    """Returns the steps in waves: those of a wave run and are committed together, so a killed run repeats one wave at most."""
+    """Returns the steps in waves. A wave runs and is committed together, so a killed run repeats one wave at most."""
     waves: list[list[Step]] = []
     room = 0
     for step in steps:
@@ -191,7 +191,7 @@ def _waves(steps: Sequence[Step]) -> list[list[Step]]:
 
 
 class Planner:
-    """Goes through the same DAG without running anything: each step is a hit, or a miss with its reason."""
+    """An executor that runs nothing: it returns stored outputs, else empty ones that say why their steps would run."""
 
     def __init__(self, store: Store):
         self.store = store
@@ -207,21 +207,21 @@ class Planner:
 
 
 def look_ahead(context: Context) -> Context:
-    """Walk over the DAG as far as the store has outputs: the context of a run that finds all of them."""
+    """Walk over the DAG without running or writing anything, and return the context as far as stored outputs allow."""
     found = context.fresh()
     found.freezes = False
     return walk(found, Planner(context.store))
 
 
 def find(store: Store, step: Step) -> Output[Any] | None:
-    """Returns the whole output of a step that the store has."""
+    """Returns the stored output of a step; None if the store has none, or not all of its files."""
     return find_output(store, step.stage.name, step.fingerprint, step.title, step.stage.answers())
 
 
 def run_stage(
     steps: Sequence[Step], outs: Sequence[Path], monitor: Monitor, store: Store, child: Child | None, **runtime: Any
 ) -> list[dict[str, Any]]:
-    """Call the stage of a step, or of several at once, in a child if one is given; returns their answers."""
+    """Call the function of the steps' stage, in the child process if one is given, and return an answer for each."""
     stages, call = [step.stage for step in steps], child.call if child is not None else _call
     first = stages[0]
     settings: dict[str, Any] = steps[0].runtime | runtime
@@ -238,7 +238,7 @@ def _call(function: str, request: Any, out: Any, monitor: Monitor, **runtime: An
 
 
 def explain(store: Store, step: Step) -> Difference:
-    """Explain why `step` has no output: it is damaged, or the first difference from the nearest output."""
+    """Returns why the store has no output for `step`: damage, or the first difference from the most similar key."""
     if reason := store.check(step.stage.name, step.fingerprint):
         return Difference(kind="damaged", new=reason)
     nearest = store.nearest(step.stage.name, step.key, but=("trial",))  # a run is no variant of a study's trial
@@ -247,10 +247,10 @@ def explain(store: Store, step: Step) -> Difference:
 
 @contextlib.contextmanager
 def naming_steps(store: Store, titles: Titles, running: str) -> Iterator[None]:
-    """Name the steps in a HeadwayError that the block raises, where it names their folders: fingerprints tell a person nothing.
+    """Replace folders of the store by titles of steps in a HeadwayError that the block raises (`name_steps`).
 
     Args:
-        running: the title of the step that runs in the block, whose folder is not in its place yet.
+        running: the title of the step that runs in the block; its output is still in the staging folder.
     """
     try:
         yield
@@ -260,7 +260,7 @@ def naming_steps(store: Store, titles: Titles, running: str) -> Iterator[None]:
 
 
 def name_steps(error: HeadwayError, store: Store, titles: Titles, running: str) -> None:
-    """Name the step in an error whose place is in the store, and say how to find its folder."""
+    """Change an error whose place is in the store: it names the step, since a fingerprint tells a person nothing."""
     place = error.where
     if place is None or not Path(place).is_relative_to(store.root):
         return

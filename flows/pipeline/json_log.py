@@ -1,6 +1,6 @@
 """`--log-format json`: a command's log as JSON lines on stderr, by a formatter of the standard library's logging.
 
-A line has time (UTC), level and message; where they are known also run, stage, span and status.
+A line has time (UTC), level and message; also run, stage, span and status where they are known.
 """
 
 import datetime
@@ -30,7 +30,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_as_json(*, quiet: bool) -> None:
-    """Let the loggers of this process write JSON lines on stderr; `quiet`: warnings and errors only."""
+    """Let all loggers of this process write JSON lines on stderr; `quiet`: of Headway only warnings and errors."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(handlers=[handler], force=True)
@@ -39,28 +39,28 @@ def log_as_json(*, quiet: bool) -> None:
 
 
 class JsonLog(Listener):
-    """Logs what happens in a run."""
+    """The listener that logs what happens in a run, one JSON line each."""
 
     name, seconds = "the JSON log", 5.0
 
-    def run(self, scope: Scope, record: RunRecord) -> None:
+    def on_run(self, scope: Scope, record: RunRecord) -> None:
         starts = record.state == State.RUNNING
         words = f"run {record.run} starts" if starts else ending_of(record).line
         status = "started" if starts else record.state
         _log(scope, f"{record.pipeline}: {words}", logging.ERROR if record.error else logging.INFO, status=status)
 
-    def step(self, scope: Scope, title: str, *, runs: bool) -> None:
-        if runs:
+    def on_step(self, scope: Scope, title: str, *, running: bool) -> None:
+        if running:
             _log(scope, f"{title} starts", step=title, status="started")
 
-    def progress(self, scope: Scope, progress: Progress) -> None:
+    def on_progress(self, scope: Scope, progress: Progress) -> None:
         _log(scope, f"{progress.step}: {progress.words()}", step=progress.step, status="running")
 
-    def line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
+    def on_line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
         known = logging.WARNING if level == "warning" else logging.INFO
         _log(scope, f"{step}: {text}" if step else text, known, step=step)
 
-    def output(self, scope: Scope, output: Output[Any]) -> None:
+    def on_output(self, scope: Scope, output: Output[Any]) -> None:
         status = "reused" if output.hit else "done"
         _log(scope, " ".join(line_of(output).split()), step=output.title, status=status)
 

@@ -1,17 +1,17 @@
-"""What listens to runs while they go on (the terminal, the log file, JSON, MLflow, Prefect), and the reporter that tells it.
+"""Listeners, which are told of a run while it goes on (terminal, log file, JSON, MLflow, Prefect), and their reporter.
 
-    with reporter() as report:                           # what is shown on stderr: bars, lines, or nothing
+    with reporter() as report:                           # progress on stderr: bars, lines, or nothing
         engine = Engine(store, child=child, report=report)
     with logged(store, run) as log:                      # a listener that writes runs/<run>.log
-        of_run = report.of(run, log)                     # of one run, and to its log too
+        of_run = report.of(run, log)                     # reports one run, and to its log too
     with of_run.step("train") as monitor:                # a step runs; the monitor takes its progress and its lines
         monitor.progress(50, 200, "steps", loss=0.31)
-    of_run.output(output)                                # a step's output is there, or was already
+    of_run.output(output)                                # the output of a step, new or reused
     line_of(output)                                      # "  ingest 2013-05            4.1 s  28,796 rows, 12 quarantined"
 
-Steps report from several threads. A listener that fails costs a note to the others, never the run. What a command answers goes to
-stdout, what is told of a run to stderr: one line per step with a live bar on a terminal, plain lines otherwise, nothing with
---quiet. The log of a run has all of it, line by line with the time.
+Steps report from several threads. If a listener fails, the others get a note, and the run goes on. A command's answer
+goes to stdout, the progress of a run to stderr: one line per step with a live bar on a terminal, plain lines otherwise,
+nothing with --quiet. The log of a run has all lines, each with its time.
 """
 
 import contextlib
@@ -44,28 +44,28 @@ Level = Literal["info", "warning"]
 
 @dataclass(frozen=True)
 class Scope:
-    """Which run is told of, and which window, where several run at the same time."""
+    """The run that a report is about, and its window if several run at the same time."""
 
     run: str | None = None
     until: str | None = None
     """The window's last span."""
 
     def named(self, line: str) -> str:
-        """Returns a line without secrets, which names its window."""
+        """Returns a line without secrets, with its window before it if there is one."""
         return redact(line if self.until is None else f"  {self.until}: {line.strip()}")
 
 
 class Progress(BaseModel):
-    """How far a step is: as numbers for runs/<run>.progress, in words for people."""
+    """How far a running step is: as numbers for runs/<run>.progress, in words for people."""
 
     model_config = ConfigDict(frozen=True)
 
     step: str
-    """Its title."""
+    """The step's title."""
     done: float = 0.0
     total: float | None = None
     unit: str = ""
-    """Empty until the step has said how much there is to do."""
+    """What `done` and `total` count, such as rows; empty until the step has reported progress."""
     per_second: float | None = None
     seconds_left: float | None = None
     """This and the speed are None until they can be estimated."""
@@ -77,7 +77,7 @@ class Progress(BaseModel):
         return amount(self.done, self.total, self.unit)
 
     def words(self, amount: str | None = None, *, brief: bool = False) -> str:
-        """Returns all of it, the amount first; `brief` has first what a narrow terminal should not cut."""
+        """Returns amount, speed, facts and time left as text; `brief`: the time left second, so that it is not cut."""
         rate, left = self.per_second, "" if self.seconds_left is None else f"{duration(self.seconds_left)} left"
         speed = "" if rate is None else f"{rate:,.0f} {self.unit}/s" if rate >= 10 else f"{rate:.2g} {self.unit}/s"
         facts = [
@@ -90,70 +90,70 @@ class Progress(BaseModel):
 
 
 class Listener:
-    """Hears of runs. Each of its five methods does nothing here; they are called from several threads."""
+    """The base class of listeners, which are told of runs. Its methods do nothing; several threads call them."""
 
     name = "a listener"
-    """As a note calls it when it fails."""
+    """Its name in the note that says that it failed."""
     seconds = float("inf")
-    """How much time lies at least between two reports of a step's progress."""
+    """The least time between two reports of a step's progress."""
 
-    def run(self, scope: Scope, record: RunRecord) -> None:
-        """A run has begun, or has ended: its `state` says which."""
+    def on_run(self, scope: Scope, record: RunRecord) -> None:
+        """Called when a run has started and when it has ended: `record.state` says which."""
 
-    def step(self, scope: Scope, title: str, *, runs: bool) -> None:
-        """A step begins to run, or no longer does: it is done, or has failed. Several that run as one have one title."""
+    def on_step(self, scope: Scope, title: str, *, running: bool) -> None:
+        """Called when a step starts (`running`), and when it ends or fails. Steps run in one call have one title."""
 
-    def progress(self, scope: Scope, progress: Progress) -> None:
-        """Tells how far a running step is."""
+    def on_progress(self, scope: Scope, progress: Progress) -> None:
+        """Called while a step runs, with how far it is."""
 
-    def line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
-        """Tells a person one line; `step` is the title of the step that says it."""
+    def on_line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
+        """Called with a line for a person; `step` is the title of the step that it comes from, or empty."""
 
-    def output(self, scope: Scope, output: Output[Any]) -> None:
-        """A step's output is there, or was already."""
+    def on_output(self, scope: Scope, output: Output[Any]) -> None:
+        """Called with the output of each step, new or reused."""
 
 
 @dataclass(frozen=True)
 class Reporter:
-    """Tells all listeners what happens in a scope."""
+    """Calls all listeners when something happens in a run."""
 
     listeners: Sequence[Listener] = ()
     stop: threading.Event = field(default_factory=threading.Event)
-    """Asks the steps to stop."""
+    """Set to ask the steps to stop."""
     ask: Callable[[], None] | None = None
-    """Raises Cancelled where somebody else, such as a server, wants the run to stop."""
+    """Raises Cancelled if somebody else, such as a Prefect server, wants the run to stop."""
     scope: Scope = Scope()
     _failing: list[Listener] = field(default_factory=list)
 
     def of(self, run: str, *listeners: Listener) -> "Reporter":
-        """Returns what reports one run, to listeners of its own first."""
+        """Returns a reporter of one run; `listeners` are its own, and are called before the others."""
         return replace(self, listeners=(*listeners, *self.listeners), scope=replace(self.scope, run=run))
 
     def window(self, until: str) -> "Reporter":
-        """Returns what reports one of several windows that run at the same time, named by its last span."""
+        """Returns a reporter of one of several windows that run at the same time, named by its last span."""
         return replace(self, scope=replace(self.scope, until=until))
 
     def run(self, record: RunRecord) -> None:
-        """Tell that a run has begun, or ended, whichever way."""
-        self._tell(lambda each: each.run(self.scope, record))
+        """Tell that a run has started, or has ended in any state."""
+        self._tell(lambda each: each.on_run(self.scope, record))
 
     @contextlib.contextmanager
     def step(self, title: str) -> Iterator[Monitor]:
-        """A step runs for as long as the block; yields what takes its progress and its lines."""
-        self._tell(lambda each: each.step(self.scope, title, runs=True))
+        """Tell that a step runs as long as the block does; yields the monitor that takes its progress and its lines."""
+        self._tell(lambda each: each.on_step(self.scope, title, running=True))
         try:
             yield _StepMonitor(self, title)
         finally:
-            self._tell(lambda each: each.step(self.scope, title, runs=False))
+            self._tell(lambda each: each.on_step(self.scope, title, running=False))
 
     def progress(self, progress: Progress, listeners: Sequence[Listener]) -> None:
-        self._tell(lambda each: each.progress(self.scope, progress), listeners)
+        self._tell(lambda each: each.on_progress(self.scope, progress), listeners)
 
     def line(self, text: str, level: Level = "info", step: str = "") -> None:
-        self._tell(lambda each: each.line(self.scope, text, level, step))
+        self._tell(lambda each: each.on_line(self.scope, text, level, step))
 
     def note(self, text: str) -> None:
-        """Tell one line for a person, which no step says."""
+        """Tell one line for a person that comes from no step."""
         self.line(text)
 
     def relay(self, text: str) -> None:
@@ -161,7 +161,7 @@ class Reporter:
         self.line(f"  | {text}")
 
     def output(self, output: Output[Any]) -> None:
-        self._tell(lambda each: each.output(self.scope, output))
+        self._tell(lambda each: each.on_output(self.scope, output))
 
     def check(self) -> None:
         """Raise Cancelled once a stop was asked for; called before a step and before a promotion."""
@@ -181,7 +181,7 @@ class Reporter:
 
 
 def failure(name: str, error: Exception) -> str:
-    """Returns the line that says which listener has no note of this run, and why."""
+    """Returns the line that says which listener could not record this run, and why."""
     text = str(error).strip().splitlines() or [type(error).__name__]
     return redact(f"{name} did not record this run: {text[0][:300]}")
 
@@ -207,9 +207,9 @@ class _StepMonitor(Monitor):
 
 
 class Pace:
-    """The speed of a step, from its progress so far; the time before something is done (imports, tracing) is not counted.
+    """Estimates the speed of a step from its progress, without the time before the first one (imports, tracing).
 
-    `clock` is for tests.
+    `clock` is replaced in tests.
     """
 
     _SECONDS, _SHARE, _LONG = 5.0, 0.01, 60.0
@@ -219,7 +219,7 @@ class Pace:
         self._first: tuple[float, float] | None = None
 
     def of(self, done: float, total: float | None) -> tuple[float | None, float | None]:
-        """Returns (units per second, seconds left); None until they can be estimated."""
+        """Returns the units per second and the seconds left; each is None until it can be estimated."""
         now = self._clock()
         if not done:
             return None, None
@@ -237,12 +237,12 @@ class Pace:
 def stop_on_signals(
     stop: threading.Event, *signals: signal.Signals, say: Callable[[], None] = lambda: None, same_seconds: float = 0.0
 ) -> Iterator[None]:
-    """The signals ask for a clean stop while the block runs; a second one interrupts at once.
+    """While the block runs, let a first signal ask for a clean stop, and a second one raise KeyboardInterrupt.
 
     Args:
-        stop: set at the first.
-        say: tells of it.
-        same_seconds: a signal that comes this soon after the first is of the same stop.
+        stop: set at the first signal.
+        say: called at the first signal, to tell the user.
+        same_seconds: a signal that comes within this time of the first counts as the same one.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set a handler
@@ -271,13 +271,13 @@ TITLE_WIDTH = 22
 
 
 def line_of(output: Output, title_width: int = TITLE_WIDTH) -> str:
-    """Returns a finished step in one line, with others in columns."""
+    """Returns the line about a finished step: title, time and result, padded so that lines make a table."""
     took, detail = "cached" if output.hit else f"{output.seconds:.1f} s", _detail(output)
     return f"  {output.title:<{title_width}} {took:>8}  {detail}".rstrip()
 
 
 def line_of_spans(outputs: Sequence[Output], title_width: int = TITLE_WIDTH) -> str:
-    """Ingested spans in one line."""
+    """Returns one line about all ingested spans of a window: how many are new, and how many rows they have."""
     new = [output for output in outputs if not output.hit]
     if len(outputs) == 1:
         return line_of(outputs[0], title_width)
@@ -340,12 +340,12 @@ def _detail(output: Output) -> str:
 # --- the terminal
 
 _NARROW = 80
-"""Columns of a terminal below which bars are short, and a share stands for the numbers."""
+"""On a terminal of fewer columns, bars are short, and a percentage takes the place of the numbers."""
 
 
 @contextlib.contextmanager
 def reporter(*, quiet: bool = False, verbose: bool = False) -> Iterator[Reporter]:
-    """Bars on a terminal, lines otherwise, all lines with `verbose`, silence with `quiet`."""
+    """Yields a reporter to stderr: bars on a terminal, else brief lines; all lines if `verbose`, none if `quiet`."""
     if quiet:
         yield Reporter()
     elif verbose:
@@ -356,18 +356,18 @@ def reporter(*, quiet: bool = False, verbose: bool = False) -> Iterator[Reporter
 
 
 class Lines(Listener):
-    """Plain lines on stderr."""
+    """Writes progress, lines and outputs of steps as plain lines on stderr."""
 
     name = "the terminal"
     seconds = 5.0
 
-    def progress(self, scope: Scope, progress: Progress) -> None:
+    def on_progress(self, scope: Scope, progress: Progress) -> None:
         self.write(scope, f"  {progress.step}: {progress.words()}")
 
-    def line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
+    def on_line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
         self.write(scope, f"  {step}: {_worded(text, level)}" if step else text)
 
-    def output(self, scope: Scope, output: Output[Any]) -> None:
+    def on_output(self, scope: Scope, output: Output[Any]) -> None:
         self.write(scope, line_of(output))
 
     def write(self, scope: Scope, line: str) -> None:
@@ -375,15 +375,15 @@ class Lines(Listener):
 
 
 class Brief(Lines):
-    """Lines for a person who asked for no more: one for all spans, none for a proof that holds or for what a step says on its
-    way, unless that is a warning."""
+    """Writes the lines that a person needs on stderr: one line for all ingested spans, none for a leakage proof without
+    findings, and of the lines of running steps the warnings only."""
 
     seconds = 15.0
     title_width = TITLE_WIDTH
 
     def __init__(self) -> None:
         self._spans: dict[Scope, list[Output[Any]]] = {}
-        """That were ingested, or found so, until another step ends."""
+        """Ingested spans, new or reused; kept until another step ends, then told in one line."""
 
     def __enter__(self) -> "Brief":
         return self
@@ -392,11 +392,11 @@ class Brief(Lines):
         for scope in [*self._spans]:
             self._say_spans(scope)
 
-    def line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
+    def on_line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
         if not step or level == "warning":
-            super().line(scope, text, level, step)
+            super().on_line(scope, text, level, step)
 
-    def output(self, scope: Scope, output: Output[Any]) -> None:
+    def on_output(self, scope: Scope, output: Output[Any]) -> None:
         if output.stage == "ingest":
             self._spans.setdefault(scope, []).append(output)
             return
@@ -414,7 +414,7 @@ class Brief(Lines):
 
 
 class Bars(Brief):
-    """A live line for each running step on a terminal, which its result replaces; no line is longer than the terminal."""
+    """Shows a live line for each running step on a terminal; the result replaces it. Long lines are cut."""
 
     seconds = 0.0
 
@@ -448,26 +448,26 @@ class Bars(Brief):
         super().__exit__()
         self.live.stop()
 
-    def step(self, scope: Scope, title: str, *, runs: bool) -> None:
+    def on_step(self, scope: Scope, title: str, *, running: bool) -> None:
         if (task := self._tasks.pop((scope, title), None)) is not None:
             self.live.remove_task(task)
-        if runs:
+        if running:
             self._tasks[scope, title] = self.live.add_task(scope.named(title).strip(), total=None, status="")
 
-    def progress(self, scope: Scope, progress: Progress) -> None:
+    def on_progress(self, scope: Scope, progress: Progress) -> None:
         done, total = progress.done, progress.total
         amount = f"{done / total:.0%}" if total and self._narrow else progress.amount
         self._update(scope, progress.step, progress.words(amount, brief=self._narrow), completed=done, total=total)
 
-    def line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
-        """Show a step's line while the step runs: `headway show --log` has it afterwards, and the summary has the warnings."""
+    def on_line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
+        """Show a step's line only while the step runs; the run's log keeps it, and the summary has the warnings."""
         if step:
             self._update(scope, step, redact(_worded(text, level)))
         else:
-            super().line(scope, text, level)
+            super().on_line(scope, text, level)
 
     def _update(self, scope: Scope, step: str, status: str, **amount: Any) -> None:
-        """Cut a status so that some columns stay free: the ^C that a terminal shows must not begin a line."""
+        """Update a live line, cut so that some columns stay free: a ^C that the terminal shows must not wrap."""
         if (task := self._tasks.get((scope, step))) is not None:
             room = max(self.live.console.width - self.title_width - (14 if self._narrow else 38), 8)
             fitting = status if len(status) <= room else status[: room - 1] + "…"
@@ -488,18 +488,18 @@ def _worded(line: str, level: Level) -> str:
 # --- the log of a run
 
 LINE_SECONDS = 10.0
-"""How much time lies at least between two lines of a step's progress."""
+"""The least time between two lines about a step's progress in the log."""
 
 
 @contextlib.contextmanager
 def logged(store: Store, run: str) -> Iterator["LogFile"]:
-    """Yield the writer of the run's log; where the run ends by an error, the log's last line names it."""
+    """Yield the writer of a run's log. An error that ends the run is its last line. Then the log goes to the store."""
     path, log = log_path(store, run), LogFile(store, run)
     try:
         yield log
     except BaseException as error:
         with contextlib.suppress(OSError):
-            log.line(Scope(run), f"ended by {type(error).__name__}: {error}")
+            log.on_line(Scope(run), f"ended by {type(error).__name__}: {error}")
         raise
     finally:
         with contextlib.suppress(OSError):  # the run matters more than its log
@@ -508,12 +508,12 @@ def logged(store: Store, run: str) -> Iterator["LogFile"]:
 
 
 class LogFile(Lines):
-    """Writes the log of one run, and which of its steps run.
+    """Writes runs/<run>.log, and runs/<run>.progress with the steps that run now.
 
-    Every line is written when it is reported, so that a run that was killed shows its last ones. A store in a bucket gets
-    the file when the run ends; until then, and after a kill, it lies in the working copy. While the run goes on,
-    runs/<run>.progress has its running steps: written when a step begins or ends, in between once a second at most, and
-    removed at the run's end; of a run that was killed, by the next one. It stays on the run's machine.
+    Each line is written at once, so that the log of a killed run has its last lines. A bucket gets the log when the run
+    ends; until then, and if the run is killed, the log lies in the working copy. The progress file stays on the run's
+    machine. It is written when a step starts or ends, and in between at most once a second. It is removed when the run
+    ends, or by the next run if this one was killed.
     """
 
     name, seconds = "the run's log", 1.0
@@ -522,25 +522,25 @@ class LogFile(Lines):
         self._path, self._progress, self._writing = log_path(store, run), progress_path(store, run), threading.Lock()
         self._steps: dict[str, Progress] = {}
         self._lines: dict[str, float] = {}
-        """When a step's progress was last a line, or would have been."""
+        """{title of a step: time of its last progress line}; at first the time of its first report, without a line."""
 
-    def run(self, scope: Scope, record: RunRecord) -> None:
+    def on_run(self, scope: Scope, record: RunRecord) -> None:
         # of the last two `logged` says the error
         if record.state not in (State.RUNNING, State.FAILED, State.CANCELLED):
-            self.line(scope, ending_of(record).line)
+            self.on_line(scope, ending_of(record).line)
 
-    def step(self, scope: Scope, title: str, *, runs: bool) -> None:
-        self._keep(title, Progress(step=title) if runs else None)
+    def on_step(self, scope: Scope, title: str, *, running: bool) -> None:
+        self._keep(title, Progress(step=title) if running else None)
 
-    def progress(self, scope: Scope, progress: Progress) -> None:
+    def on_progress(self, scope: Scope, progress: Progress) -> None:
         self._keep(progress.step, progress)
         seconds = time.monotonic()
         if seconds - self._lines.setdefault(progress.step, seconds) >= LINE_SECONDS:
             self._lines[progress.step] = seconds
-            super().progress(scope, progress)
+            super().on_progress(scope, progress)
 
     def _keep(self, title: str, step: Progress | None) -> None:
-        """Keep how far a step is; None: it does not run any more."""
+        """Write the progress file with how far a step is; None: the step no longer runs, and is left out."""
         with self._writing:
             if step is None:
                 self._steps.pop(title, None)

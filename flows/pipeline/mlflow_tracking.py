@@ -1,10 +1,10 @@
-"""Runs, metrics, verdicts, versions and aliases in an MLflow server, beside the store, which stays the truth.
+"""Copies runs, metrics, verdicts, versions and aliases to an MLflow server; the store remains the source of truth.
 
-    report.of(run, MLflow(loaded, registry))          # is told of a run's end
-    follow(loaded, registry, note=print)              # after a promotion or rollback by hand: aliases only
+    report.of(run, MLflow(loaded, registry))          # a listener: logs a run when it has ended
+    sync_aliases(loaded, registry, note=print)        # after a promotion or rollback by hand
 
-The server is `tracking.uri` of the pipeline, or MLFLOW_TRACKING_URI; without either nothing happens and MLflow is not imported. A
-server that cannot be reached costs a note, never a run. MLflow's registry gets links to Headway's versions, no copies.
+The server is `tracking.uri` of the pipeline, or MLFLOW_TRACKING_URI; without either, MLflow is not even imported. If
+the server cannot be reached, the run gets a note and goes on. MLflow's registry links to Headway's versions.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from flows.config.extras import command
+from flows.config.extras import install_command
 from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.listeners import Listener, Scope, failure
 from flows.records import RunRecord, State, read_record
@@ -33,29 +33,31 @@ _SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
 }
-"""Unless the environment says otherwise. MLflow would wait for minutes for a server that is gone, report its use, and print each
-step of making a database."""
+"""Environment variables that are set unless they have a value. By default MLflow waits for minutes for a dead server,
+reports its use, and prints each step of making a database."""
 _MOST_PARAMS, _LONGEST = 100, 500
 VERSION, RUN = "headway.version", "headway.run"
 Note = Callable[[str], None]
 
 
 def check(loaded: LoadedPipeline) -> None:
-    """ConfigError when the pipeline names a server and MLflow is not installed."""
+    """Raise ConfigError if the pipeline names an MLflow server and MLflow is not installed."""
     if loaded.pipeline.tracking.uri is not None and importlib.util.find_spec("mlflow") is None:
         raise ConfigError(
-            "tracking needs MLflow, which is not installed", where=f"{loaded.file}: tracking.uri", fix=command("mlflow")
+            "tracking needs MLflow, which is not installed",
+            where=f"{loaded.file}: tracking.uri",
+            fix=install_command("mlflow"),
         )
 
 
 class MLflow(Listener):
-    """Logs whole runs that ended, links the versions that they published, and sets the aliases."""
+    """Logs each whole run when it has ended, links the version that it published, and sets the aliases."""
 
     def __init__(self, loaded: LoadedPipeline, registry: Registry):
         self._loaded, self._registry, self._uri = loaded, registry, _address(loaded)
         self.name = f"MLflow at {self._uri}"
 
-    def run(self, scope: Scope, record: RunRecord) -> None:
+    def on_run(self, scope: Scope, record: RunRecord) -> None:
         if not self._uri or record.last is not None or record.state in (State.RUNNING, State.CANCELLED):
             return
         with _server(self._uri, self._loaded) as server:
@@ -65,8 +67,8 @@ class MLflow(Listener):
             server.point(self._registry)
 
 
-def follow(loaded: LoadedPipeline | None, registry: Registry, *, note: Note) -> None:
-    """Point MLflow's aliases where the registry's point, champion among them; nothing without a pipeline to name a server."""
+def sync_aliases(loaded: LoadedPipeline | None, registry: Registry, *, note: Note) -> None:
+    """Set MLflow's aliases, with champion, as in the registry. Without a server do nothing; an error becomes a note."""
     if loaded is None or not (uri := _address(loaded)):
         return
     try:
@@ -95,10 +97,8 @@ def _server(uri: str, loaded: LoadedPipeline) -> "Iterator[_Server]":
 
 
 def _check_database(uri: str) -> None:
-    """Raise where a database cannot be opened: MLflow itself would try for minutes.
-
-    A folder that is not there yet is MLflow's to make.
-    """
+    """Raise SQLAlchemy's error if a database cannot be opened: MLflow itself would try for minutes. A SQLite file in a
+    folder that does not exist is not checked: MLflow makes the folder."""
     if not uri.startswith(("sqlite:", "postgresql", "mysql", "mssql")):
         return
     from sqlalchemy import create_engine, make_url
@@ -119,7 +119,7 @@ class _Server:
         self._experiment = loaded.pipeline.tracking.experiment or loaded.pipeline.name
 
     def run(self, record: RunRecord, history: list[dict[str, Any]]) -> str:
-        """Log a run; returns its id at the server."""
+        """Log a run, and return MLflow's id of it."""
         from mlflow.entities import Metric, Param, RunTag
 
         client, record = self._client, read_record(record.as_json())  # without secrets
@@ -167,7 +167,7 @@ class _Server:
         return run_id
 
     def link(self, registry: Registry, number: int, run_id: str) -> None:
-        """Register a version as a link to Headway's, once."""
+        """Register a version in MLflow as a link to Headway's, unless it is registered."""
         name = self._pipeline.name
         if not self._client.search_registered_models(f"name = '{name}'"):
             self._client.create_registered_model(name, description="versions of Headway's registry")
@@ -181,12 +181,12 @@ class _Server:
         self._client.create_model_version(name, source=source, run_id=run_id, tags={VERSION: str(number)})
 
     def _known(self) -> dict[str, str]:
-        """{version of Headway's: version of MLflow's}"""
+        """Returns {Headway's version number: MLflow's version}."""
         found = self._client.search_model_versions(f"name = '{self._pipeline.name}'", max_results=10_000)
         return {version.tags[VERSION]: version.version for version in found if VERSION in version.tags}
 
     def point(self, registry: Registry) -> None:
-        """Set the aliases of the versions that MLflow knows, and remove those that point nowhere any more."""
+        """Set the aliases of the versions that MLflow knows, and delete all other aliases of the model."""
         name, known = self._pipeline.name, self._known()
         if not known:
             return
@@ -203,7 +203,7 @@ class _Server:
 
 
 def _history(store: Store, record: RunRecord) -> list[dict[str, Any]]:
-    """Returns the points of a training, {"step", "loss", "holdout_loss", ...}; none where another run trained."""
+    """Returns a training's loss curve, dicts with step, loss, holdout_loss, ...; empty if this run did not train."""
     trained = next((step for step in record.ran if step.stage == TrainRequest.name), None)
     if trained is None:
         return []
@@ -223,7 +223,7 @@ def _params(record: RunRecord) -> dict[str, object]:
 
 
 def _flat(name: str, value: object) -> dict[str, object]:
-    """Returns a setting by its name; of a mapping, each setting in it by its path, such as training.epochs."""
+    """Returns a nested setting as a flat mapping by dotted paths, such as training.epochs."""
     if not isinstance(value, dict) or not value:
         return {name: value}
     return {path: inner for key, each in value.items() for path, inner in _flat(f"{name}.{key}", each).items()}

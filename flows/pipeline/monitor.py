@@ -1,12 +1,11 @@
-"""Monitoring of the champion: drift of new spans, and its metrics on labels that came since.
+"""Monitoring of the champion: drift in new spans, and the champion's metrics on new labels.
 
     result = check_champion(context, report)
     result.alarms                  # ["2013-05: column 'dep_delay' ...", "2013-05: the champion has become worse: ..."]
 
-Each complete span after the champion's own window is checked once for each champion. Its columns, as raw files have them, are
-held against the champion's train rows (`headway.validation.drift`), for which no label is needed. Once the span is in the source
-with labels, the champion predicts it and is held against what it was worth at its promotion
-(`headway.evaluation.tolerance`).
+Each complete span after the champion's own window is checked once for each champion. Its raw columns are compared with
+the champion's train rows, which needs no label (`headway.validation.drift`). Once the source has the span with labels,
+the champion predicts it, and its metrics are compared with those of its promotion (`headway.evaluation.tolerance`).
 """
 
 import math
@@ -23,7 +22,7 @@ from flows.pipeline.dag import Executor
 from flows.pipeline.engine import Engine
 from flows.pipeline.listeners import Reporter
 from flows.pipeline.spans import read_spans, spans_to_predict
-from flows.records import MonitorState, RunRecord, SpanCheck, record_of
+from flows.records import MonitorState, RunRecord, SpanCheck, record_or_none
 from flows.report.verdict import explain
 from headway.config import Frozen
 from headway.errors import StoreError
@@ -55,26 +54,26 @@ Wrap = Callable[[Executor], Executor]
 
 
 class Monitoring(Frozen):
-    """What was found of the champion now; what was told before is left out."""
+    """The findings of one check of the champion; findings that an earlier check told are left out."""
 
     pipeline: str
     champion: int
     spans: tuple[SpanCheck, ...] = ()
     waiting: dict[str, str] = Field(default={})
-    """By span: what it waits for."""
+    """{span that is not checked yet: what it waits for}"""
     notes: tuple[str, ...] = ()
     run: RunRecord | None = None
-    """The retrain that an alarm has started here."""
+    """The retraining that was started because of an alarm; None: none was."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def alarms(self) -> list[str]:
-        """The same as sentences."""
+        """The alarms of the checked spans as sentences, each with its span."""
         return [f"{each.span}: {text}" for each in self.spans for text in each.alarms]
 
     @property
     def lines(self) -> list[str]:
-        """A line for each finding, for a terminal or a log."""
+        """The text lines of the report: a heading, a line per checked span, then alarms, notes and waiting spans."""
         lines = [f"{self.pipeline}: version {self.champion}, {counted(len(self.spans), 'span')} checked now"]
         for each in self.spans:
             scored = f", {metrics_line(each.metrics)} on {counted(each.scored, 'row')}" if each.scored else ""
@@ -87,7 +86,7 @@ class Monitoring(Frozen):
 
 
 def check_champion(context: Context, report: Reporter, *, wrap: Wrap = lambda engine: engine) -> Monitoring:
-    """Checks what has landed since the champion was trained; see the module.
+    """Checks the spans that have landed since the champion was trained (see the module), and draws the store's site.
 
     Raises:
         StoreError: there is no champion.
@@ -116,7 +115,7 @@ class _Check:
         self._notes: list[str] = []
 
     def result(self) -> Monitoring:
-        """Checks the spans that have not been; each is written down when it is done."""
+        """Checks the spans that are not checked yet, and stores each result in monitor/<pipeline>.json at once."""
         loaded, now, last = self._context.loaded, self._store.clock(), max(self._champion.facts.get("spans") or [""])
         labelled = unlabelled = read_spans(self._pipeline.source, self._pipeline.arrival, now=now, after=last)
         if self._pipeline.predictions.path is not None:
@@ -143,7 +142,7 @@ class _Check:
         )
 
     def _drift(self, source: SourceConfig, span: str) -> SpanCheck:
-        """Holds the columns of a span against the champion's train rows."""
+        """Compares the columns of a span with the champion's train rows; reports a line and keeps notes."""
         champion, config = self._champion, self._pipeline.validation
         if self._statistics() is None:
             self._notes.append("drift was not checked: the statistics of the champion's window are not in the store")
@@ -156,7 +155,7 @@ class _Check:
             ours = span_statistics(source, span, columns, monitor)
         spans, found = champion.facts.get("spans") or ["?"], []
         whose = f"version {champion.number} ({spans[0]} to {spans[-1]})"
-        for anomaly in filter(None, map(config.settled, drift(ours, theirs, whose, config, rows="rows"))):
+        for anomaly in filter(None, map(config.with_severity, drift(ours, theirs, whose, config, rows="rows"))):
             if anomaly.severity == "info":
                 self._notes.append(f"{span}: {anomaly.message}")
             else:
@@ -165,14 +164,14 @@ class _Check:
         return SpanCheck(span=span, champion=champion.number, rows=ours.rows, drift=tuple(found))
 
     def _statistics(self) -> WindowStatistics | None:
-        """Returns those of the champion's window, as far as the store has them."""
+        """Returns the statistics of the champion's window; None if the store does not have them."""
         fingerprint = self._champion.facts.get("statistics")
         found = None if fingerprint is None else self._store.find(StatisticsRequest.name, fingerprint)
         return None if found is None else WindowStatistics.model_validate(found.result)
 
     def _decay(self, check: SpanCheck) -> SpanCheck:
-        """Holds the champion's metrics on a span against those of its promotion, once rows have labels."""
-        run = record_of(self._store, self._champion.facts.get("run"))
+        """Returns the check with the champion's metrics on the span, against its promotion; as it is without labels."""
+        run = record_or_none(self._store, self._champion.facts.get("run"))
         transform = None if run is None else run.output(self._store, TransformRequest.name)
         if transform is None:
             self._notes.append("the champion is not scored again: the run that made it is not in the store any more")
@@ -199,13 +198,13 @@ class _Check:
         return check.model_copy(update={"scored": scored.value.rows, "metrics": metrics, "decay": decay})
 
     def _score(self, window: Context, transform: Output[Any]) -> Output[Evaluated] | None:
-        """Ingests a span and predicts its rows, whatever split they are in: the champion was trained on none of them.
+        """Ingests a span and predicts all its rows, of every split: the champion was trained on none of them.
 
         Args:
-            transform: of the run that made the champion, which says what the label is.
+            transform: the output of the champion's own run, which says what the label is.
 
         Returns:
-            None where no row has a label.
+            The output of the predictions; None if no row has a label.
         """
         evaluation, champion = self._pipeline.evaluation, self._champion
         (ingested,) = self._executor.call_many([*steps.ingest(window)])
@@ -226,7 +225,7 @@ class _Check:
         return self._executor.call_many([Step(evaluate, f"evaluate champion {champion.number} on {window.until}")])[0]
 
     def _gate_request(self, scored: Output[Evaluated], transform: Output[Any], group: str | None) -> GateRequest:
-        """Returns the question whether the champion is what it was at its promotion: it stands on both sides."""
+        """Returns the gate's request: the champion on this span as candidate, against itself at its promotion."""
         label, known = transform.read(Transformed).parameters.label, self._statistics()
         self._store.local(scored.path)
         predictions, worth = predictions_of(scored), self._champion.facts.get("worth")
@@ -244,7 +243,7 @@ class _Check:
         )
 
     def _gate_config(self) -> GateConfig:
-        """Returns the pipeline's gate, without what only a candidate can be held to."""
+        """Returns the pipeline's gate without baselines and retrieval thresholds, which only a candidate can meet."""
         thresholds = {name: b for name, b in self._pipeline.gate.thresholds.items() if name not in RETRIEVAL}
         if left_out := sorted(set(self._pipeline.gate.thresholds) - set(thresholds)):
             self._notes.append(f"not measured again, since a published model has no index of items: {listed(left_out)}")

@@ -1,6 +1,6 @@
-"""What a run would do, and why: for `headway plan` and `Pipeline.plan`.
+"""The steps that a run would do, and why: for `headway plan` and `Pipeline.plan`.
 
-plan(context).steps[0].reason      # "training.steps in the config: 100 -> 200", or "" of a step whose output is there
+plan_run(context).steps[0].reason  # "training.steps is 200, before 100"; "" for a step whose output the store has
 """
 
 from pydantic import computed_field
@@ -14,47 +14,47 @@ from headway.storage.fingerprint import FOLLOWS, Difference
 
 
 class PlannedStep(Frozen):
-    """A step that is known already."""
+    """A step of a plan."""
 
     step: str
     stage: str
     fingerprint: str | None = None
-    """None: it depends on what the steps before write."""
+    """None: it depends on outputs of earlier steps that do not exist yet."""
     cached: bool = False
     differs: Difference | None
-    """From the nearest output there is."""
+    """The first difference from the most similar stored output; None: the store has the step's output."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def why(self) -> str | None:
-        """The same as a sentence."""
+        """`differs` as text, with digests; None: the store has the step's output."""
         return str(self.differs) if self.differs else None
 
     @property
     def reason(self) -> str:
-        """Why it would run, in words."""
+        """The reason why the step would run, in words; empty if it would not."""
         return in_words(self.differs, self.stage)
 
 
 class Plan(Frozen):
-    """The steps that a run would do, as far as they are known before it."""
+    """The steps of a run, as far as they are known beforehand."""
 
     pipeline: str
     window: int | str | None
-    """Its size; None: all spans."""
+    """The size of the window; None: all spans."""
     window_says: str
     spans: tuple[str, ...]
     steps: tuple[PlannedStep, ...]
     later: tuple[str, ...]
-    """Stages that depend on the verdict."""
+    """The steps that depend on a verdict that is not known yet."""
     notes: tuple[str, ...]
     training: ResolvedSettings | None
-    """None: it is not known before others have run."""
+    """None: not known before other steps have run."""
     verdict: str | None
 
 
 def plan_run(context: Context) -> Plan:
-    """Go through the DAG without running or writing anything."""
+    """Returns the plan of a run, without running or writing anything."""
     found = look_ahead(context)
     return Plan(
         pipeline=found.pipeline.name,

@@ -1,11 +1,11 @@
-"""Predictions by a registered model: of files, of rows in memory, and of each new span once.
+"""Predicts with a registered model: files, rows in memory, or each new span once.
 
     result = predict(loaded, model="champion", input="data/2013-05.parquet", output=Path("scored"), monitor=Monitor())
     table = predict_rows(loaded, {"dep_delay": [5.0], "carrier": ["UA"]}, model="champion", monitor=Monitor())
     predict_spans(loaded, report).spans[0].rows           # 2000, in <predictions.output>/span=2013-05/
 
-All three are the Beam job of `beam_jobs.predict`. The columns that a model takes travel with it (`tfcore.export.metadata`), so
-that a version is used as it was trained whatever has become of the pipeline since.
+All three run the Beam job of `beam_jobs.predict`. A model has its own list of input columns (`tfcore.export.metadata`),
+so that a version predicts as it was trained, even if the pipeline has changed since.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ from headway.tabular import quarantine
 from tfcore.export.metadata import ModelMetadata, describe_model
 
 _TYPED = ("parquet", "arrow")
-"""Formats whose columns have types; one that only goes through keeps its own."""
+"""Formats whose columns have types; a column that is copied to the output keeps its type."""
 
 
 def predict(
@@ -59,19 +59,20 @@ def predict(
     write: Literal["parquet", "jsonl"] = "parquet",
     max_quarantined: float | None = None,
 ) -> dict[str, Any]:
-    """Predicts `input` with `model` (a version's number, champion, previous, an alias, or a
-    SavedModel's folder) into `output`: a folder, or one of a bucket, s3://bucket/path or gs://bucket/path.
+    """Predicts the raw files `input` with a model, and writes the predictions to the folder `output`.
 
     Args:
-        format: of the input; the pipeline's own by default.
-        columns: to go through to the output; the pipeline's keys by default.
-        max_quarantined: the share of rows that may be rejected; the pipeline's own by default.
+        model: a version's number, champion, previous, an alias, or the folder of a SavedModel.
+        output: a local folder, or s3://bucket/path or gs://bucket/path.
+        format: the format of the input; default: the pipeline's.
+        columns: input columns that are copied to the output; default: the pipeline's keys.
+        max_quarantined: the share of rows that may be rejected; default: the pipeline's.
 
     Returns:
-        What `beam_jobs.predict.stage.predict` returns, with "saved_model", "version" (None for a folder) and "task".
+        The result of `beam_jobs.predict.stage.predict`, and saved_model, version (None for a folder), task and output.
 
     Raises:
-        ConfigError, DataError, StoreError: see there; or there is no such model.
+        ConfigError, DataError, StoreError: as `beam_jobs.predict.stage.predict`, or there is no such model.
     """
     with find_model(loaded, model, monitor.log) as (folder, version):
         described = describe_model(folder)
@@ -86,7 +87,7 @@ def predict(
             model_url=None if version is None else loaded.open_store().url(folder),
             digest=model_digest(folder),
             loader="tfcore.export.predictor:load",
-            passthrough=tuple(_passed(loaded, described, source, columns)),
+            passthrough=tuple(_copied_columns(loaded, described, source, columns)),
             write=write,
         )
         bound = pipeline.validation.max_quarantined if max_quarantined is None else max_quarantined
@@ -96,7 +97,7 @@ def predict(
 
 
 def _files(source: SourceConfig) -> tuple[InputFile, ...]:
-    """Returns the files of the input; an error names the input rather than the pipeline's source."""
+    """Returns the input files; a ConfigError names --input, not source.path."""
     try:
         return files(source, ONE_SPAN)
     except ConfigError as error:
@@ -108,11 +109,11 @@ def _files(source: SourceConfig) -> tuple[InputFile, ...]:
 def find_model(
     loaded: LoadedPipeline, model: str, note: Callable[[str], None] = lambda text: None
 ) -> Iterator[tuple[Path, int | None]]:
-    """Yields the folder of a SavedModel, and its version if it is registered, which is not removed until the block ends.
+    """Yields a SavedModel's folder and version number (None: not registered); nobody deletes it during the block.
 
     Raises:
         StoreError: there is no champion, or no such version.
-        ConfigError: it is neither a version nor a folder.
+        ConfigError: `model` names neither a version nor a folder.
     """
     registry = Registry(loaded.open_store(), loaded.pipeline.name)
     # a version's name comes before a folder's
@@ -128,11 +129,11 @@ def find_model(
         raise ConfigError(problem, where="--model", fix=fix)
 
 
-def _passed(
+def _copied_columns(
     loaded: LoadedPipeline, described: ModelMetadata, source: SourceConfig, columns: Sequence[str] | None
 ) -> list[CopiedColumn]:
-    """Returns the columns that go through; by default the keys, by role, then those of the split. Text formats give
-    them the type of the model or the pipeline's schema, if one has it."""
+    """Returns the columns that are copied to the output; default: those with the role key, then the split's keys. From
+    a text format, a column gets its type of the model, else of the pipeline's schema, if one of them has it."""
     path = loaded.schema_file
     schema = from_text(path.read_text(encoding="utf-8"), where=str(path)).columns if path.is_file() else ()
     columns_by_name = {column.name: column for column in (*schema, *described.columns)}
@@ -159,10 +160,10 @@ def predict_rows(loaded: LoadedPipeline, rows: Any, *, model: str, monitor: Moni
         model: as `predict` takes it.
 
     Returns:
-        A row for each, in their order: `prediction` (float32; of several classes `probabilities`, a list per row, too).
+        A table of the rows in their order: `prediction` (float32), and with several classes `probabilities` (a list).
 
     Raises:
-        DataError: a column is missing, or a row cannot be predicted; the message has the first such row.
+        DataError: a column is missing, or a row cannot be predicted; the message has the reason of the first such row.
         StoreError: there is no such version.
     """
     table = as_table(rows)
@@ -192,11 +193,10 @@ def predict_rows(loaded: LoadedPipeline, rows: Any, *, model: str, monitor: Moni
 
 
 def as_table(rows: Any) -> pa.Table:
-    """Returns rows in memory as an Arrow table: those of an Arrow table or batch, a pandas frame, a mapping of names to
-    columns, or a sequence of mappings.
+    """Returns an Arrow table of rows: a table or batch, a frame (pandas, polars), {name: column}, or a list of dicts.
 
     Raises:
-        DataError: they are none of the kinds that are read, or a column mixes types.
+        DataError: `rows` is of another kind, or a column mixes types.
     """
     if isinstance(rows, pa.Table):
         return rows
@@ -222,7 +222,7 @@ def as_table(rows: Any) -> pa.Table:
 
 
 def _array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
-    """Returns one column; NaN in NumPy arrays stands for a missing value, and a second axis makes a vector."""
+    """Returns a column as an Arrow array. NaN in a NumPy array is a missing value, a second axis a vector per row."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     if isinstance(values, str | bytes) or (not isinstance(values, list | tuple) and np.ndim(values) == 0):
@@ -244,7 +244,7 @@ def _array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
 
 
 class SpanPrediction(Frozen):
-    """The predictions of a span, which were made now."""
+    """The result of predicting one span."""
 
     span: str
     state: Literal["predicted"] = "predicted"
@@ -260,14 +260,14 @@ class SpanPrediction(Frozen):
 
 
 class SpanPredictions(Frozen):
-    """The spans that were predicted, and how many had been before."""
+    """The result of `predict_spans`."""
 
     pipeline: str
     spans: tuple[SpanPrediction, ...]
     there: int
-    """How many had predictions before."""
+    """The number of complete spans that had predictions already."""
     waiting: dict[str, str]
-    """By span that is not complete: what it waits for."""
+    """{span that is not complete: what it waits for}"""
     output: str
 
     @property
@@ -280,9 +280,9 @@ class SpanPredictions(Frozen):
 def predict_spans(
     loaded: LoadedPipeline, report: Reporter, *, model: str = "champion", since: str = ""
 ) -> SpanPredictions:
-    """Predicts each complete span that has no predictions yet, the oldest first, into <predictions.output>/span=<span>/.
+    """Predicts each complete span without predictions, the oldest first, into <predictions.output>/span=<span>/.
 
-    A span whose folder is complete is done, whoever made it and whichever champion: to predict it anew, remove the folder.
+    A span with a complete folder is left alone, even if another model made it; remove the folder to predict it again.
 
     Args:
         model: as `predict` takes it.
@@ -290,7 +290,7 @@ def predict_spans(
 
     Raises:
         Locked: another process predicts this pipeline's spans.
-        HeadwayError: a span cannot be predicted; those before it are done.
+        HeadwayError: a span cannot be predicted; the predictions of the spans before it are kept.
     """
     pipeline, store = loaded.pipeline, loaded.open_store()
     store.create()
@@ -322,7 +322,7 @@ def _has_predictions(folder: str) -> bool:
 def _predict_span(
     loaded: LoadedPipeline, source: SourceConfig, span: str, folder: str, model: str, report: Reporter
 ) -> SpanPrediction:
-    """Predicts a span; on a disk beside its folder, which then appears by a rename, and in a bucket the manifest comes last."""
+    """Predicts a span: on a disk into a hidden folder, renamed at the end; in a bucket the manifest is written last."""
     # of the ways to write a month, the one that is there
     glob = next(pattern for pattern in patterns(source, span) if span == ONE_SPAN or filesystem.matches(pattern))
     remote = filesystem.is_remote(folder)

@@ -1,11 +1,11 @@
-"""What the first half of a run leaves in the store for the second, which trains where there may be no raw files.
+"""A run in two halves: the first prepares a window, the second trains on it, on a machine that may have no raw files.
 
     record = execute(replace(context, last="transform"), report)
     write_prepared(context, record)                            # runs/<run>.prepared, beside its record
     context = prepared_by(context, record.run)                # on another machine
 
-Both halves are ordinary runs of the same DAG, and the second finds the outputs of the first by their fingerprints. Both have to
-mean the same: the same Headway, the same config, the same Python files of the user's.
+Both halves are ordinary runs of the same DAG. The second finds the outputs of the first by their fingerprints, so both
+need the same version of Headway, the same config and the same Python files of the user.
 """
 
 import functools
@@ -39,13 +39,13 @@ _OF_A_MACHINE = {
     *("store", "source", "arrival", "predictions", "tracking", "schedule", "alarms", "secrets"),
     *("queues", "runner", "window"),
 }
-"""Keys of pipeline.yaml that may differ between two machines: where things are, and what a run may cost."""
+"""Keys of pipeline.yaml that may differ between the two machines: they do not change what a stage computes."""
 _SAME_STORE = "the store of both workers must be the same: a bucket, or a folder that both see"
 _SAME_COMMIT = "bring the pipeline's folder on both machines to the same commit"
 
 
 class _Left(Prepared):
-    """The window that a run has prepared, with the code and the config that it was prepared by."""
+    """The content of runs/<run>.prepared: the prepared window, and the code and config that prepared it."""
 
     tools: dict[str, str]
     modules: dict[str, str]
@@ -54,7 +54,7 @@ class _Left(Prepared):
 
 
 def needs_training(context: Context) -> bool:
-    """Returns whether a run has anything to do that needs TensorFlow; True where nobody can say."""
+    """Returns whether a run has steps that need TensorFlow; True if an error prevents the plan that would tell."""
     try:
         return trains(look_ahead(context))
     except HeadwayError:
@@ -62,7 +62,7 @@ def needs_training(context: Context) -> bool:
 
 
 def write_prepared(context: Context, record: RunRecord) -> None:
-    """Write down the window that a run has prepared."""
+    """Write the window that a run has prepared to runs/<run>.prepared."""
     loaded, step = context.loaded, record.step(ValidateRequest.name)
     manifest = context.store.find(step.stage, step.fingerprint) if step else None
     key = manifest.key if manifest else {}
@@ -81,11 +81,11 @@ def write_prepared(context: Context, record: RunRecord) -> None:
 
 
 def prepared_by(context: Context, run: str) -> Context:
-    """Returns a run that trains on the window that another has prepared.
+    """Returns the context of a run that trains on the window that another run has prepared.
 
     Raises:
-        StoreError: the store does not have it, or not the spans.
-        ConfigError: Headway, a package that it stands on, the config or the user's code is another here than there.
+        StoreError: the store does not have that window, or not all of its ingested spans.
+        ConfigError: Headway, one of `_TOOLS`, the config or the user's code differs from where it was prepared.
     """
     loaded, path = context.loaded, _path(context.store, run)
     try:
@@ -133,7 +133,7 @@ def _config(loaded: LoadedPipeline) -> dict[str, Any]:
 
 @functools.cache
 def _tools() -> dict[str, str]:
-    """Returns the versions that decide about an output's bytes, and a digest of Headway's own source files."""
+    """Returns the versions of the packages that decide an output's bytes, and a digest of Headway's source files."""
     digest = hashlib.sha256()
     for package in _PACKAGES:
         spec = find_spec(package)

@@ -1,8 +1,8 @@
-"""Moves the champion and the aliases by hand, writes the site of the store, and tells an MLflow server, where there is one.
+"""Moves the champion and the aliases by hand. Then it renews the site of the store and the aliases in MLflow, if any.
 
-promote_version(loaded, registry, "3", reason="asked for", note=print)      # the Event that the registry keeps
-roll_back(loaded, registry, reason="asked for", note=print)                 # to the champion before
-execute(last_candidate(context), report)                                   # the model that the last run did not promote
+promote_version(loaded, registry, "3", reason="asked for", note=print)      # returns the registry's Event
+roll_back(loaded, registry, reason="asked for", note=print)                 # to the previous champion
+execute(last_candidate(context), report)                                   # promotes what the last run did not promote
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.context import Context
-from flows.pipeline.mlflow_tracking import follow
+from flows.pipeline.mlflow_tracking import sync_aliases
 from flows.pipeline.plan import plan_run
 from flows.records import State, records
 from headway.errors import ConfigError, StoreError
@@ -35,13 +35,13 @@ def promote_version(
     """Make a version the champion, or point an alias at it.
 
     Args:
-        loaded: names the MLflow server that is told; None: none is.
-        version: its number, previous or an alias.
-        force: even if it was rolled back, or somebody promoted meanwhile.
-        note: takes what could not be told to an MLflow server.
+        loaded: the pipeline, which may name an MLflow server; None: no server is told.
+        version: the version's number, previous or an alias.
+        force: do it even if the version was rolled back, or somebody changed the pointer meanwhile.
+        note: called with a line if the MLflow server or the site could not be updated.
 
     Raises:
-        StoreError: there is no such version, it was rolled back, or the champion changed meanwhile.
+        StoreError: there is no such version, it was rolled back, or champion or alias changed meanwhile.
     """
     if alias is None:
         against = _against(registry, force)
@@ -62,13 +62,13 @@ def roll_back(
     force: bool = False,
     note: Note,
 ) -> Event:
-    """Make the previous champion, or the version that is named, the champion again.
+    """Make the previous champion, or `version`, the champion again.
 
     Args:
-        loaded: as of `promote_version`.
+        loaded, force, note: as for `promote_version`.
 
     Raises:
-        StoreError: there is none, or the champion changed meanwhile.
+        StoreError: there is no previous champion or no such version, or the champion changed meanwhile.
     """
     number = None if version is None else registry.number(version)
     event = registry.rollback(number, reason=reason, force=force, against=_against(registry, force))
@@ -77,10 +77,10 @@ def roll_back(
 
 
 def _publish(loaded: LoadedPipeline | None, registry: Registry, note: Note) -> None:
-    """Tell the MLflow server, and write the site of the store."""
+    """Set the aliases in MLflow, and write the site of the store."""
     from flows.report.site import renew_site
 
-    follow(loaded, registry, note=note)
+    sync_aliases(loaded, registry, note=note)
     renew_site(registry.store, registry.name, note)
 
 
@@ -89,18 +89,18 @@ def _against(registry: Registry, force: bool) -> int | None:
 
 
 def remove_alias(loaded: LoadedPipeline, registry: Registry, alias: str, *, reason: str, note: Note) -> Event:
-    """Let an alias point nowhere."""
+    """Remove an alias, and return the registry's event."""
     event = registry.remove_alias(alias, reason=reason)
     _publish(loaded, registry, note)
     return event
 
 
 def last_candidate(context: Context) -> Context:
-    """Returns the run that promotes the candidate of the last whole run by force; it trains nothing.
+    """Returns the context of a run that promotes the last whole run's candidate by force, without training anything.
 
     Raises:
-        StoreError: there is no such run, or its model is the champion already.
-        ConfigError: the config, the code or the data have changed since, so that this would be another model.
+        StoreError: no run has come as far as the gate, or the last one's model is the champion already.
+        ConfigError: config, code or data have changed since, so that the run would promote another model.
     """
     name = context.loaded.pipeline.name
     own = (run for run in records(context.store) if run.pipeline == name)

@@ -1,9 +1,9 @@
 """The lineage of a published version: code, config, spans, shards and raw files with their digests.
 
-    code = code_of(context.loaded)                     # as it is when the run begins
+    code = code_of(context.loaded)                     # the code at the start of the run
     lineage = lineage_of(context, run, code=code, steps=record.stages)  # kept beside the version, in lineage.json
 
-It stands by itself: it is read after the run's record and its outputs have gone (`headway.registry.registry.Registry.lineage`).
+A lineage can be read without the run's record and outputs, which may be deleted (`headway.registry.registry`).
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from typing import Any
 
 from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.context import Context
-from flows.records import Code, Git, RunRecord, StepRecord, record_of
+from flows.records import Code, Git, RunRecord, StepRecord, record_or_none
 from flows.report.changes import changed_settings, chosen_otherwise, code_in, differences, why_chosen
 from flows.report.model import cell
 from flows.report.verdict import explain
@@ -30,20 +30,20 @@ _GIT_SECONDS = 10.0
 
 
 def code_of(loaded: LoadedPipeline) -> Code:
-    """Returns the tools, the user's modules, and the repository of the pipeline's folder."""
+    """Returns the packages' versions, digests of the user's modules, and the git state of the pipeline's folder."""
     return Code(tools=manifests.tools(), modules=modules_of(loaded), git=git_of(loaded.folder))
 
 
 def modules_of(loaded: LoadedPipeline) -> dict[str, str]:
-    """Returns the sha256 of the user's Python files and what they import, by paths in the pipeline's folder."""
+    """Returns {path in the pipeline's folder: sha256} of the user's Python files, and of the files that they import."""
     files = dict.fromkeys(path for file in loaded.user_files.values() for path in user_files.imported_files(file))
     return {path.relative_to(loaded.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def changes_since(context: Context, number: int, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
-    """Yields what is different in a run since the one that made a version: (what, before, now)."""
+    """Yields (what, before, now) for each difference from the run that made a version; nothing without its record."""
     version = context.registry.version(number)
-    if (before := record_of(context.store, version.facts.get("run"))) is None:
+    if (before := record_or_none(context.store, version.facts.get("run"))) is None:
         return
     was, now = ((window_text(run.spans), run.training and run.training.rows) for run in (before, record))
     yield from ((what, a, b) for what, a, b in zip(("spans", "train rows"), was, now, strict=True) if a != b)
@@ -67,7 +67,7 @@ def changes_since(context: Context, number: int, record: RunRecord) -> Iterator[
 
 
 def git_of(folder: Path) -> Git | None:
-    """Returns the repository of a folder; None without one, or without git."""
+    """Returns commit, branch and changed files of a folder's git repository; None without a repository or git."""
     commit = _git(folder, "rev-parse", "HEAD")
     if not commit:
         return None
@@ -95,7 +95,7 @@ def lineage_of(
     """Returns the lineage of the version that a run publishes, as JSON without secrets.
 
     Args:
-        run: its name, its start and what it was asked for.
+        run: the run's name, its start and what it was asked for.
     """
     loaded, facts, verdict = context.loaded, context.facts, context.verdict
     lineage = {

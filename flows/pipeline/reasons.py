@@ -1,4 +1,4 @@
-"""Why a step ran, or would run, in words; and the steps of a run, each with its reason.
+"""The reasons why steps ran or would run, in words; and the steps of a run, each with its reason.
 
 in_words(first_difference(old, new), "train")      # "training.batch_size is 64, before 256"
 steps_explained(store, record)                     # for `headway show`
@@ -47,10 +47,10 @@ _NAMES = {name: f"the {name}" for name in _AS_THEY_ARE} | {
 
 
 def in_words(why: Difference | None, stage: str, never: str = "has not run yet") -> str:
-    """Returns the reason as a short sentence; a place in a key, and digests, are left to --explain.
+    """Returns the reason why a step runs, as a short phrase without digests (--explain has them); empty for None.
 
     Args:
-        never: what is said of a step that never ran.
+        never: the phrase for a step that has never run.
     """
     if why is None:
         return ""
@@ -91,15 +91,15 @@ class Explained(Frozen):
     cached: bool
     seconds: float
     reason: str
-    """Why it ran, or which run had made what was reused."""
+    """Why it ran, or which run made the output that was reused."""
     output: str
-    """Its path."""
+    """The path of its output."""
     kept: bool
-    """The store still has it."""
+    """Whether the store still has the output."""
 
 
 def steps_explained(store: Store, record: RunRecord) -> list[Explained]:
-    """Returns the steps of a run."""
+    """Returns the steps of a run, each with the reason why it ran or was reused."""
     cached = any(step.cached for step in record.stages)
     last_first = reversed(list(records(store))) if cached else ()  # the last run that made an output is named
     made = {step.fingerprint: run.run for run in last_first for step in run.ran}

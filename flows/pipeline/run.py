@@ -2,8 +2,7 @@
 
     record = execute(context, report)       # record.state, record.version
 
-Used by the command line, which calls stages one after the other without a server, and by the Prefect flow, which puts tasks
-between the DAG and the engine.
+The command line calls it without a server; the Prefect flow makes each call of the engine a Prefect task (`wrap`).
 """
 
 import threading
@@ -27,7 +26,7 @@ from flows.records import (
     State,
     StepRecord,
     read_record,
-    record_of,
+    record_or_none,
     settled,
     with_its_last_steps,
 )
@@ -47,11 +46,11 @@ from tfcore.transform.fit import TransformRequest
 
 _STATES: dict[type[HeadwayError], State] = {Cancelled: State.CANCELLED, Overtaken: State.OVERTAKEN}
 _UNRECORDED_SECONDS = 86_400.0
-"""A run without a record, but with steps that it kept as running, was killed before its first one if it is so old."""
+"""A .progress file of this age without a record belongs to a run that was killed before it wrote its first record."""
 
 
 def run_name(seconds: float) -> str:
-    """Returns a name that sorts by time, to a 65,536th of a second: runs of one second have their order too."""
+    """Returns a run's name from its start in seconds since 1970; names sort by time, to a 65,536th of a second."""
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds)) + f"-{int(seconds % 1 * 65536):04x}"
 
 
@@ -66,16 +65,17 @@ def execute(
     """Run the DAG under the pipeline's lock, promote what the gate lets through, and record the run.
 
     Args:
-        wrap: gives the executor that calls the engine.
-        locked: whether the caller holds the lock, for several runs.
+        wrap: takes the engine, and returns the executor that the DAG calls instead.
+        wait_seconds: how long to wait for another run of the pipeline to end.
+        locked: whether the caller holds the pipeline's lock already, for several runs.
 
     Returns:
         The run as it is kept in runs/<run>.json.
 
     Raises:
-        ConfigError: the run is to end after a stage that the DAG does not have.
+        ConfigError: the DAG has no stage `context.last`, or MLflow is needed and not installed.
         Locked: another run of this pipeline is going on, or `headway clean` does not end.
-        HeadwayError: as the stages raise; the run is recorded as failed.
+        HeadwayError: a stage failed, or the promotion came too late; the record says how the run ended.
     """
     check_last(context.last)
     mlflow_tracking.check(context.loaded)
@@ -100,9 +100,9 @@ def execute(
 
 
 def note_killed(store: Store, pipeline: str) -> None:
-    """Write down how runs of the pipeline ended whose processes died; its lock is held, so none of them goes on."""
+    """Record as killed the pipeline's unfinished runs, and delete their .progress files; the caller holds the lock."""
     for file in store.runs_folder.glob("*.progress"):
-        record = record_of(store, file.stem)
+        record = record_or_none(store, file.stem)
         if record is not None and record.pipeline == pipeline:
             if record.going_on:
                 with_its_last_steps(store, settled(record, None, store.clock())).save(store)
@@ -132,7 +132,7 @@ class _Run:
             config=redacted(pipeline.model_dump(mode="json", exclude_unset=True)),
         )
         self.looked = False
-        """The plan is made: from here on the record is kept while the run goes on."""
+        """Whether the plan found steps that need TensorFlow: from then on the record is saved after each step."""
         self.report = report
         report.run(self.record)
 
@@ -167,14 +167,14 @@ class _Run:
         return self.record
 
     def _tidy(self) -> None:
-        """Put right what an earlier run left that died."""
+        """Delete incomplete folders of runs that died, and finish a promotion that was interrupted; note both."""
         for folder in self.context.store.sweep():
             self.report.note(f"removed the incomplete folder of a run that died: {folder.name}")
         if self.context.registry.repair():
             self.report.note("a promotion was interrupted before it served the champion: it is served now")
 
     def _plan(self, child: Child) -> None:
-        """Look ahead; start TensorFlow now if it will be needed, so that it imports while ranges are ingested."""
+        """Make the plan. If it needs TensorFlow, start the import now, to go on during ingest, and save a record."""
         context = self.context
         if not context.store.children(context.store.stages / IngestRequest.name):
             # while the plan reads the raw files: whatever it finds, none of it is ingested yet
@@ -212,7 +212,7 @@ class _Run:
             self.record.save(self.context.store)
 
     def _judged(self) -> None:
-        """Put what the steps came to into the record."""
+        """Put the results of the steps into the record: columns, settings, metrics, verdict, warnings."""
         context, verdict = self.context, self.context.verdict
         warnings = [a.message + f"; {a.fix}" * bool(a.fix) for a in context.anomalies if a.severity == "warning"]
         self.note(
@@ -237,7 +237,7 @@ class _Run:
                 )
 
     def _promote(self) -> None:
-        """Put the verdict into effect."""
+        """Publish a candidate that the verdict lets through, and promote it or point the alias at it; set the state."""
         context, verdict = self.context, self.context.verdict
         if verdict is None:
             return
@@ -258,7 +258,7 @@ class _Run:
                     self._name(version.number)
 
     def _name(self, number: int) -> None:
-        """Point the alias that the run was asked for at a version."""
+        """Point the alias that the run was asked for at a version, and record that."""
         alias = self.context.alias
         assert alias is not None
         self.context.registry.set_alias(
@@ -291,7 +291,7 @@ class _Run:
         self.report.run(self.record)
 
     def _draw(self) -> None:
-        """Draw the report; whatever goes wrong with it is a note."""
+        """Write the HTML report of the run; an error in it becomes a note."""
         try:
             from flows.report.page import write
 
@@ -309,14 +309,14 @@ class _Run:
 
 
 def _import_later_ones() -> None:
-    """Import what judges and draws, while the model trains."""
+    """Import the modules of evaluation and report while the model trains; errors are ignored."""
     with suppress(Exception):  # the import of whoever needs it fails, too
         for name in ("headway.evaluation.measure", "headway.evaluation.gate", "flows.report.page", "flows.report.site"):
             import_module(name)
 
 
 def _measured(context: Context) -> dict[str, Any]:
-    """Returns the metrics of the candidate, or of the champion that it is, and those of the baselines."""
+    """Returns the record's metrics and baselines: the candidate's, or the champion's if that is the same model."""
     judged = context.verdict and context.verdict.metrics.baselines
     if (found := context.evaluation) is not None:
         return {"metrics": found.metrics, "baselines": judged or found.baselines}
@@ -325,7 +325,7 @@ def _measured(context: Context) -> dict[str, Any]:
 
 
 def publish(context: Context, record: RunRecord) -> Version:
-    """Publish the run's export as a version: a new one, unless a run that died after publishing left it there."""
+    """Publish the run's export as a new version and return that; an export that was published before keeps its own."""
     registry, export = context.registry, context.export
     version = registry.find("export", export.fingerprint)
     if version is not None:
@@ -337,10 +337,10 @@ def publish(context: Context, record: RunRecord) -> Version:
 
 
 def promote(context: Context, version: Version, *, run: str) -> Event:
-    """Promote what the gate let through, unless the champion is another by now than the one it was compared with.
+    """Make a version the champion, and return the registry's event.
 
     Raises:
-        Overtaken: it is; the version stays in the registry.
+        Overtaken: without force, if the champion is no longer the one that the gate compared with.
     """
     verdict = context.verdict
     assert verdict is not None

@@ -18,7 +18,7 @@ from headway.storage import filesystem
 
 @dataclass
 class SpanStatus:
-    """The spans of a source: those that are complete, and what each of the others waits for."""
+    """The spans of a source: the complete ones, and {incomplete span: what it waits for}."""
 
     source: SourceConfig
     complete: list[str] = field(default_factory=list)
@@ -38,11 +38,11 @@ def read_spans(source: SourceConfig, arrival: ArrivalConfig, *, now: float, afte
     """Sorts the spans of a source into those that are complete and those that are not yet.
 
     Args:
-        now: seconds since 1970, by the store's clock: those of the machines that look may differ.
+        now: seconds since 1970 by the store's clock, since the clocks of machines may differ.
         after: spans up to this one are left out.
 
     Raises:
-        ConfigError: no file matches.
+        ConfigError: no file matches source.path.
     """
     found = SpanStatus(source)
     for span in spans(source):
@@ -56,7 +56,7 @@ def read_spans(source: SourceConfig, arrival: ArrivalConfig, *, now: float, afte
 
 
 def _incomplete(source: SourceConfig, arrival: ArrivalConfig, span: str, now: float) -> str:
-    """Returns what a span waits for; empty of a complete one."""
+    """Returns what a span waits for, as a sentence; empty if the span is complete."""
     if arrival.done is not None:
         marks = list(patterns(source.model_copy(update={"path": arrival.done}), span))
         return "" if any(filesystem.matches(mark) for mark in marks) else f"{marks[0]} is not there yet"

@@ -1,9 +1,9 @@
 """The step functions of the DAG: each makes the steps of one stage from the run's context and the results before.
 
-    steps.transform(context)         # [Step(TransformRequest(...))], none where the run has no need of it
+    steps.transform(context)         # yields Step(TransformRequest(...)); nothing if the run does not need the stage
 
-What follows from a stage's results before the next one is a function too, such as `freeze_schema`. `flows.pipeline.dag` calls
-them in order.
+Functions such as `freeze_schema` run between two stages: they change the context by the results of the first.
+`flows.pipeline.dag` calls all of them in order.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from flows.pipeline import champion as champions
 from flows.pipeline.champion import judges_of, predictions_of
 from flows.pipeline.column_table import column_table
 from flows.pipeline.context import Candidate, Context, check_metrics
-from flows.pipeline.warm_start import begun
+from flows.pipeline.warm_start import with_warm_start
 from flows.records import ResolvedSettings, TestMetrics
 from flows.report.verdict import explain
 from headway.errors import DataError
@@ -51,7 +51,7 @@ Steps = Iterator[Step]
 
 
 def ingest(context: Context) -> Steps:
-    """Yields one step for each span."""
+    """Yields the ingest of each span of the window."""
     for span in context.spans:
         request = _ingest_request(context, span)
         yield Step(request, f"{request.name} {span}", {"runner": context.pipeline.runner})
@@ -73,7 +73,7 @@ def _ingest_request(context: Context, span: str) -> IngestRequest:
 
 
 def statistics(context: Context) -> Steps:
-    """Merges the statistics of the window's spans, by split."""
+    """Yields the step that merges the statistics of the window's spans, for each split."""
     ingested = context.ingested
 
     def part(span: str, split: str) -> Part:
@@ -88,7 +88,7 @@ def statistics(context: Context) -> Steps:
 
 
 def complete_schema(context: Context) -> None:
-    """The first time the schema is completed with what the window's statistics show."""
+    """Complete an inferred schema by the window's statistics; not in a plan, nor in a run that ends with statistics."""
     if context.columns.inferred and context.freezes and context.last != "statistics":
         folder = context.store.local(context.statistics.path)
         splits = [SplitStatistics.load(folder / split) for split in context.statistics.value.rows]
@@ -96,7 +96,7 @@ def complete_schema(context: Context) -> None:
 
 
 def splits(context: Context) -> Steps:
-    """Yields the proof that the window's splits keep keys, rows and times apart."""
+    """Yields the step that checks the splits for leakage: keys or equal rows in two of them, times out of order."""
     spans = [
         SpanOutput(request=_ingest_request(context, span), notes=out.ref(NOTES))
         for span, out in context.ingested.items()
@@ -106,7 +106,7 @@ def splits(context: Context) -> Steps:
 
 
 def validate(context: Context) -> Steps:
-    """Holds the window against its schema, and against the champion's window."""
+    """Yields the step that compares the window with its schema and the champion's window; sets `context.champion`."""
     loaded, pipeline, columns, ingested = context.loaded, context.pipeline, context.columns, context.ingested
     features = tuple(column for column in columns.read if column.is_feature)
     serving = loaded.serving_file
@@ -142,7 +142,7 @@ def validate(context: Context) -> Steps:
         stored=columns.stored,
         weight=named_for(columns.read, "weight"),
         features=tuple(column.name for column in features),
-        auto=columns.chosen(pipeline),
+        auto=columns.auto_features(pipeline),
         serving=serving,
         filters=pipeline.source.where is not None,
         rows=None if by_time else sample_of({split: context.examples(split) for split in context.parts}),
@@ -151,9 +151,9 @@ def validate(context: Context) -> Steps:
 
 
 def _reference(context: Context) -> dict[str, str | None] | None:
-    """Returns the reference for drift: the statistics of the champion's train split.
+    """Returns the reference for drift: name and statistics of the champion's train split; None without a champion.
 
-    The window that made the champion is held against what it was held against then, so that nothing runs anew.
+    The window that made the champion keeps the reference that it had then, so that no step runs again.
     """
     if (champion := context.champion) is None:
         return None
@@ -177,15 +177,15 @@ def _champion_facts(context: Context) -> ChampionFacts | None:
 
 
 def freeze_schema(context: Context) -> None:
-    """Write a schema that was inferred, or completed, once validation has passed: it is the reference for later windows."""
+    """Write an inferred or completed schema to its file if validation has passed; later windows are held against it."""
     columns, validated = context.columns, context.validated
     if (columns.inferred or columns.completes) and context.freezes and not validated.value.stopping:
-        context.columns = columns.frozen(context.loaded)
+        context.columns = columns.freeze(context.loaded)
         context.notes = list(context.columns.notes)
 
 
 def analyse(context: Context) -> Steps:
-    """Learns what a preprocess function needs to know of the train rows."""
+    """Yields the step that finds the columns of the preprocess function and their statistics on the train rows."""
     _refuse_errors(context)
     function, file = context.pipeline.preprocess, context.loaded.user_files.get("preprocess")
     assert function is not None and file is not None
@@ -193,7 +193,7 @@ def analyse(context: Context) -> Steps:
 
 
 def _refuse_errors(context: Context) -> None:
-    """Raise a DataError if validation found errors; a plan goes on, as if none were found."""
+    """Raise a DataError if validation found errors; a plan without a validation goes on. Sets `context.anomalies`."""
     validated = context.validated
     if not validated.known:
         return
@@ -208,7 +208,7 @@ def _refuse_errors(context: Context) -> None:
 
 
 def transform(context: Context) -> Steps:
-    """Fits the transform on the train rows."""
+    """Yields the step that fits the transform on the train rows."""
     _refuse_errors(context)
     pipeline, columns = context.pipeline, context.columns
     read = tuple(c for c in columns.read if c.name in columns.stored)
@@ -236,23 +236,23 @@ def transform(context: Context) -> Steps:
 
 
 def resolve_settings(context: Context) -> None:
-    """Check the task, once the train labels are known, and choose the settings that pipeline.yaml leaves out."""
+    """Check metrics and champion against the label's task, and choose the settings that pipeline.yaml leaves out."""
     if context.infers:
         notes = [*context.columns.notes, *context.transform.value.notes]
         parameters = context.transform.get()["parameters"]
         context.column_table = column_table(context.columns, context.pipeline, notes, parameters)
     check_metrics(context.loaded, (context.label.task,))
-    if context.champion is not None and (reason := champions.other_label(context, context.champion)):
+    if context.champion is not None and (reason := champions.label_mismatch(context, context.champion)):
         text = f"the champion, version {context.champion.number}, cannot be compared: {reason}"
         context.notes.append(Note(text=text))
     training, model = context.resolved
     context.settings = ResolvedSettings(
-        rows=context.size.rows,
+        rows=context.data_facts.rows,
         says=described(training, model),
         training=training.model_dump(mode="json"),
         model=model.model_dump(mode="json"),
     )
-    if context.pipeline.model.name == "mlp" and not context.size.images:
+    if context.pipeline.model.name == "mlp" and not context.data_facts.images:
         text = "the model is mlp, which is quick; the default, ensemble, is what to try next: leave out model.name"
         context.notes.append(Note(text=text))
 
@@ -261,14 +261,14 @@ def resolve_settings(context: Context) -> None:
 
 
 def train(context: Context) -> Steps:
-    """Trains the model."""
+    """Yields the training of the model."""
     store, files, trial = context.store, context.loaded.user_files, context.trial
     request = TrainRequest(
         model=context.model,
         training=context.training,
         seed=context.chosen_seed,
         code=context.code,
-        transform=context.fitted,
+        transform=context.parameters_ref,
         examples=context.examples("train"),
         trial=trial,
         latest=TimeSplit.of(context.pipeline.split),
@@ -277,22 +277,22 @@ def train(context: Context) -> Steps:
         preprocess=files.get("preprocess"),
         loss=files.get("training.loss"),
     )
-    request = begun(context, request)
+    request = with_warm_start(context, request)
     name = request.fingerprint
     summaries = None if trial else store.summaries / context.pipeline.name / name
     yield Step(request.model_copy(update={"checkpoints": store.checkpoints / name, "summaries": summaries}))
 
 
 def evaluate(context: Context) -> Steps:
-    """Yields the predictions of the eval rows by the trained model, from which all is computed."""
+    """Yields the step that predicts the eval rows with the trained model; all metrics are computed from them."""
     yield Step(_evaluate_request(context, _trained_model(context)))
 
 
 def take_candidate(context: Context) -> None:
-    """Takes the trained model as the candidate."""
+    """Take the trained model as the candidate; adds a note if the champion was judged on eval rows drawn otherwise."""
     context.candidate = Candidate(context.output(TrainRequest.name), context.output(EvaluateRequest.name))
     if context.champion is not None:
-        context.notes += champions.other_rows(context, context.champion)
+        context.notes += champions.split_change_notes(context, context.champion)
 
 
 def _evaluate_request(context: Context, model: TrainedModel | SavedModel, split: str = "eval") -> EvaluateRequest:
@@ -302,14 +302,14 @@ def _evaluate_request(context: Context, model: TrainedModel | SavedModel, split:
     ranked = item is not None and context.pipeline.ranks_index and context.group is not None
     return EvaluateRequest(
         batch_size=config.batch_size,
-        columns=context.kept,
+        columns=context.prediction_columns,
         item=item,
         group=context.group if trained and context.group in context.columns.stored else None,
         seed=model.seed if isinstance(model, TrainedModel) else 0,
         ranks=context.pipeline.ndcg_at if ranked else None,
         code=context.code if trained else {},
         model=model,
-        transform=context.fitted,
+        transform=context.parameters_ref,
         examples=context.examples(split),
         train=() if item is None else context.examples("train"),
     )
@@ -327,7 +327,7 @@ def _trained_model(context: Context) -> TrainedModel:
 
 
 def evaluate_champions(context: Context) -> Steps:
-    """Yields the predictions of the eval rows by the versions that the candidate is compared with."""
+    """Yields a step for each version that the candidate is compared with: its predictions of the eval rows."""
     context.judges = judges_of(context)
     for judge in context.judges:
         if judge.reason is None:
@@ -335,13 +335,13 @@ def evaluate_champions(context: Context) -> Steps:
 
 
 def measure(context: Context) -> Steps:
-    """Yields the candidate's metrics, and the champion's beside them, unless it was trained on these rows."""
+    """Yields the step that computes the candidate's metrics, and the champion's unless it was trained on these rows."""
     beside = {
         judge.role: scored
         for judge in context.judges
         if judge.role == "champion"
         and (scored := champions.scored_by(context, judge)) is not None
-        and not champions.knows_rows(context, judge.version)
+        and not champions.trained_on_eval_rows(context, judge.version)
     }
     yield Step(_measure_request(context, _candidate(context).scored, beside))
 
@@ -354,12 +354,12 @@ def _measure_request(
     split: str = "eval",
     threshold: float | None = None,
 ) -> MeasureRequest:
-    """Returns the request of the measuring of predictions.
+    """Returns the request that computes metrics from predictions.
 
     Args:
-        beside: the predictions of other models on the same rows, by name.
-        split: whose rows these are.
-        threshold: where other rows chose it.
+        beside: {name: another model's predictions of the same rows}.
+        split: the split of the rows.
+        threshold: the decision threshold, if it was chosen on other rows; None: it is chosen on these.
     """
     pipeline, config, label = context.pipeline, context.pipeline.evaluation, context.label
     return MeasureRequest(
@@ -392,7 +392,7 @@ def _measure_request(
 
 
 def gate(context: Context) -> Steps:
-    """Judges the candidate; there is nothing to judge where it is the champion."""
+    """Yields the step that judges the candidate; nothing if the candidate is the champion."""
     if context.same_model is not None:
         return
     pipeline, training, candidate = context.pipeline, context.training, _candidate(context)
@@ -432,13 +432,13 @@ def gate(context: Context) -> Steps:
 
 
 def take_verdict(context: Context) -> None:
-    """The run ends with a verdict that promotes nothing, unless an export was asked for."""
+    """End the run if the verdict promotes nothing, unless the run was asked to end with a certain stage."""
     promoted = context.same_model is None and context.output(GateRequest.name).value.status == PROMOTED
     context.over = not promoted and context.last is None
 
 
 def evaluate_test(context: Context) -> Steps:
-    """Scores the test split with a candidate that passed: reported, and never used to decide."""
+    """Yields the step that predicts the test split if the candidate passed; its metrics decide nothing."""
     if not _verdict(context).promote or not context.parts.get("test"):
         return
     if any(part.result["splits"][part.split]["rows"] for part in context.examples("test")):
@@ -446,7 +446,7 @@ def evaluate_test(context: Context) -> Steps:
 
 
 def measure_test(context: Context) -> Steps:
-    """Measures what was predicted of the test split, at the threshold of the eval rows."""
+    """Yields the step that computes the metrics of the test split, at the threshold chosen on the eval rows."""
     if context.has("evaluate test"):
         threshold = context.measured.value.threshold
         scored = context.output("evaluate test")
@@ -461,7 +461,7 @@ def note_test(context: Context) -> None:
 
 
 def export(context: Context) -> Steps:
-    """Writes the SavedModel with its model card."""
+    """Yields the step that writes the SavedModel and its model card."""
     pipeline, measured, verdict = context.pipeline, context.measured.get(), _verdict(context)
     card = CardFacts(
         model=pipeline.name,
@@ -484,7 +484,7 @@ def export(context: Context) -> Steps:
             card=card,
             code=context.code,
             trained=context.output(TrainRequest.name).ref(),
-            transform=context.fitted,
+            transform=context.parameters_ref,
             model=context.model,
             module=files.get("model.name"),
             preprocess=files.get("preprocess"),
@@ -494,7 +494,7 @@ def export(context: Context) -> Steps:
 
 
 def replay(context: Context) -> Steps:
-    """Predicts the eval rows with the export, in a process that has only TensorFlow."""
+    """Yields the step that predicts the eval rows with the SavedModel, in a process that has only TensorFlow."""
     config, label, exported = context.pipeline.export, context.label, context.export.value
     request = ReplayRequest(
         limits=config.limits,
@@ -509,7 +509,7 @@ def replay(context: Context) -> Steps:
 
 
 def state_facts(context: Context) -> None:
-    """Gathers what a version that is published from this run says of itself."""
+    """Set `context.facts`: what the registry keeps of a version that is published from this run."""
     replayed = context.output(ReplayRequest.name).get()
     context.facts = champions.facts_of(context, context.reference) | {"replay": replayed}
 

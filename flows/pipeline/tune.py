@@ -1,12 +1,12 @@
 """Tuning: tries settings of the training and the model, each judged by the loss on a holdout of the train rows.
 
     found = tune(context, report, trials=20)
-    found.best                # Trial(number=7, loss=0.41, overrides={...}, ...); None: the pipeline's own are best
+    found.best                # Trial(number=7, loss=0.41, overrides={...}, ...); None: no trial beats the pipeline
 
-The rows that the gate judges on are never looked at: a trial ends with its training. Trials share the ingested examples and
-the fitted transform, with each other, an earlier study and runs, so each costs its training only. The study's journal is a
-file in the store: a second `tune` goes on where the first ended, however it ended; a training that was killed goes on from its
-checkpoint. A study holds the pipeline's run lock and one TensorFlow process, promotes nothing and records no run.
+The eval rows of the gate are never read: a trial ends with its training. Trials share ingested examples and the fitted
+transform with each other, earlier studies and runs, so that each costs its training only. The study's journal is a file
+in the store: a second `tune` goes on where the first ended, even if that was killed; a training that was killed goes on
+from its checkpoint. A study holds the pipeline's run lock and one TensorFlow process. It promotes and records nothing.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from flows.config.extras import command
+from flows.config.extras import install_command
 from flows.config.pipeline import LoadedPipeline
 from flows.config.tune_config import Range, Space, default_space, suggest
 from flows.pipeline.context import Context
@@ -38,17 +38,17 @@ from tfcore.train.auto import resolve
 from tfcore.train.request import Pruning, TrainRequest, TrialConfig, storage_of
 
 OVERLAY = "tuned.yaml"
-"""The file beside the pipeline that gets the best settings."""
+"""The file beside pipeline.yaml to which the best settings are written."""
 STARTUP = 8
-"""Trials drawn at random before the sampler learns from them."""
+"""The number of trials that are drawn at random before the sampler learns from them."""
 FAILURES = (ConfigError, DataError, ChildError)
-"""By these a trial fails, and the study goes on."""
+"""Errors by which a trial fails while the study goes on."""
 Run = Callable[..., Context]
-"""run(context, freeze=False, **runtime of the train stage) -> its result."""
+"""run(context, freeze=False, **runtime arguments of the train stage) -> the context after the run"""
 
 
 class HoldoutLoss(Frozen):
-    """A training, judged by its loss on the holdout."""
+    """The result of a training: its loss on the holdout; None: it is not finite, or the training failed."""
 
     loss: float | None
     steps: int | None = None
@@ -56,7 +56,7 @@ class HoldoutLoss(Frozen):
 
 
 class Trial(HoldoutLoss):
-    """The training with the settings of one point of the space."""
+    """One trial of a study: the training with the settings of one point of the space."""
 
     number: int
     state: str
@@ -68,7 +68,7 @@ class Trial(HoldoutLoss):
 
     @property
     def order(self) -> tuple[bool, float, int]:
-        """The key by which trials are sorted, the best first."""
+        """The sort key of trials, the best first: whether there is no loss, the loss, the number."""
         return self.loss is None, self.loss or 0.0, self.number
 
 
@@ -81,12 +81,12 @@ class Tuning(Frozen):
     holdout: float
     space: Space
     base: HoldoutLoss
-    """The pipeline's own settings."""
+    """The training with the pipeline's own settings."""
     trials: tuple[Trial, ...]
     same: bool
-    """No trial has another loss than the pipeline's own settings."""
+    """Whether every complete trial has the same loss, as printed, as the pipeline's own settings."""
     best: Trial | None
-    """None: the pipeline's own settings are as good."""
+    """The best trial; None: no trial is better than the pipeline's own settings."""
     overlay: str | None
 
 
@@ -98,15 +98,15 @@ def tune(
     timeout: float | None = None,
     wait_seconds: float = 0.0,
 ) -> Tuning:
-    """Brings the pipeline's study to `trials` trials; see the module.
+    """Runs trials until the pipeline's study has `trials` of them, and writes the best to tuned.yaml; see the module.
 
     Args:
-        trials: of the study in all, those of earlier calls among them; None: `tune.trials` of the pipeline.
-        timeout: seconds after which no further trial begins.
+        trials: the trials of the whole study, with those of earlier calls; None: `tune.trials` of the pipeline.
+        timeout: seconds after which no further trial starts.
 
     Raises:
         ConfigError: Optuna is missing, or the space does not fit the pipeline.
-        DataError, ConfigError: no trial could be trained; the first one's error.
+        DataError, ConfigError, ChildError: no trial of the study is complete; the first error of this call.
         Locked: a run of this pipeline is going on, or `headway clean` does not end.
     """
     optuna, loaded = _optuna(), context.loaded
@@ -141,7 +141,7 @@ def _optuna() -> Any:
         import optuna
     except ImportError:
         raise ConfigError(
-            "tuning needs Optuna, which is not installed", where="headway tune", fix=command("tune")
+            "tuning needs Optuna, which is not installed", where="headway tune", fix=install_command("tune")
         ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
@@ -149,7 +149,7 @@ def _optuna() -> Any:
 
 @contextlib.contextmanager
 def _runs(context: Context, report: Reporter, wait_seconds: float) -> Iterator[Run]:
-    """Holds the pipeline's lock and a TensorFlow process for all trainings of a study; yields the function that runs one."""
+    """Holds the pipeline's lock and a TensorFlow process during the block; yields the function that runs the DAG."""
     context.store.create()
     name = f"{context.loaded.pipeline.name}.tune"
     lock, lease_seconds = context.store.lock(f"run-{context.loaded.pipeline.name}", {"run": name}), WAIT_SECONDS
@@ -176,15 +176,15 @@ def _runs(context: Context, report: Reporter, wait_seconds: float) -> Iterator[R
 
 @dataclass
 class _Study:
-    """An Optuna study in a journal in the store."""
+    """An Optuna study, kept in a journal file in the store."""
 
     optuna: Any
     context: Context
-    """Of a trial with the pipeline's own settings."""
+    """The context of a trial with the pipeline's own settings."""
     run: Run
     report: Reporter
     fitted: Context
-    """Of the pipeline as it is, up to the transform."""
+    """The context of the unchanged pipeline after its transform."""
     base: HoldoutLoss
     space: Space
     digest: str
@@ -204,7 +204,7 @@ class _Study:
         self.study = self.optuna.create_study(study_name=self.digest, storage=storage, load_if_exists=True)
 
     def go(self, trials: int, ends: float | None) -> None:
-        """Makes the trials that are left."""
+        """Runs the missing trials until the time `ends`; raises the first error if no trial is complete."""
         for left in self.study.get_trials(deepcopy=False, states=(self.states.RUNNING,)):
             # its process died: the same settings again, from the training's checkpoint
             self.study.tell(left.number, state=self.states.FAIL)
@@ -219,7 +219,7 @@ class _Study:
             raise self.first_error
 
     def trials(self) -> tuple[Trial, ...]:
-        """Returns those that ended by themselves: one whose process died does not count."""
+        """Returns the trials that ended; not one whose process died, which does not count."""
         ended = (self.states.COMPLETE, self.states.PRUNED, self.states.FAIL)
         return tuple(
             Trial(
@@ -268,7 +268,7 @@ class _Study:
         self.study.tell(trial, value, state=state)
 
     def _train(self, overrides: Mapping[str, Any], trial: int) -> HoldoutLoss:
-        """Trains a trial, or finds it trained."""
+        """Trains a trial, or finds its stored training, and returns its loss."""
         training: dict[str, Any] = {}
         if self.pruner is not None:
             study = {"journal": self.journal, "study": self.digest, "trial": trial, "pruner": self.pruner}
@@ -277,7 +277,7 @@ class _Study:
         return _holdout_loss(self.run(context, **training).outputs[-1])
 
     def result(self, holdout: float) -> Tuning:
-        """Returns the table, and the best settings if they beat the pipeline's own; writes them beside it."""
+        """Returns the study's result; writes the best settings to tuned.yaml if they beat the pipeline's own."""
         trials, own, loaded = self.trials(), self.base.loss, self.context.loaded
         complete = [trial for trial in trials if trial.state == "complete"]
         same = own is not None and bool(complete) and all(number(trial.loss) == number(own) for trial in complete)
@@ -306,14 +306,14 @@ def _holdout_loss(output: Output) -> HoldoutLoss:
 
 
 def setting_text(value: Any) -> str:
-    """Returns a value of a setting as it was drawn: it may be copied."""
+    """Returns a setting's value as text, with all the digits that it was drawn with, so that it may be copied."""
     if isinstance(value, list):
         return "-".join(map(str, value)) or "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def short(key: str) -> str:
-    """Returns a key's name in a table: learning_rate of training.learning_rate.initial."""
+    """Returns the short name of a key in tables: learning_rate for training.learning_rate.initial."""
     return key.removesuffix(".initial").rpartition(".")[2]
 
 
@@ -332,10 +332,10 @@ def overlay_text(best: Trial, own: float | None, trials: int) -> str:
 
 
 def space_of(loaded: LoadedPipeline, base: Context) -> Space:
-    """Returns the pipeline's space, or for one without the default of its model.
+    """Returns the space that the pipeline sets, else the default space of its model.
 
     Args:
-        base: of the pipeline as it is, up to the transform at least.
+        base: the context of the unchanged pipeline after its transform.
     """
     if loaded.pipeline.tune.space:
         return loaded.pipeline.tune.space
@@ -345,16 +345,16 @@ def space_of(loaded: LoadedPipeline, base: Context) -> Space:
 
 
 def overrides_at(loaded: LoadedPipeline, base: Context, point: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the overrides that set a point: each names a whole key of a section, `training.learning_rate`.
+    """Returns the overrides that set a point of the space; each names a key of a section: `training.learning_rate`.
 
-    A key within one (`training.learning_rate.initial`) changes what is set there or was chosen by the number of rows.
+    A deeper key of the point (`training.learning_rate.initial`) replaces one entry in the present value of such a key.
     """
     overrides = {key: value for key, value in point.items() if key.count(".") == 1}
     nested = {key: value for key, value in point.items() if key not in overrides}
     if not nested:
         return overrides
     pipeline = loaded.changed(overrides).pipeline
-    training, model = resolve(pipeline.training, pipeline.model, base.size)
+    training, model = resolve(pipeline.training, pipeline.model, base.data_facts)
     settings = {"training": training.model_dump(mode="json"), "model": model.model_dump(mode="json")}
     for key, value in nested.items():
         section, name, *inner, last = key.split(".")
@@ -373,10 +373,10 @@ def overrides_at(loaded: LoadedPipeline, base: Context, point: Mapping[str, Any]
 
 
 def check_space(loaded: LoadedPipeline, base: Context, space: Space) -> None:
-    """Tries the ends or choices of each key alone.
+    """Loads the pipeline with each choice, or both ends, of each key alone.
 
     Raises:
-        ConfigError: one of them does not fit the pipeline; names the key.
+        ConfigError: a value does not fit the pipeline; the error names its key.
     """
     for key, values in space.items():
         for value in values.ends() if isinstance(values, Range) else values:

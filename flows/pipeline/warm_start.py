@@ -1,10 +1,10 @@
-"""The version whose weights a training begins with, as `training.warm_start` names it, and whether it may.
+"""Warm start: the version that `training.warm_start` names, with whose weights a training begins.
 
-named(context)                           # the version, or None
-request = begun(context, request)        # with its weights, if there is one
+start_version(context)                           # the version, or None
+request = with_warm_start(context, request)      # with the version's weights, if there is one
 """
 
-from flows.pipeline.champion import knows_rows
+from flows.pipeline.champion import trained_on_eval_rows
 from flows.pipeline.context import Context
 from headway.errors import ConfigError
 from headway.registry.pointers import CHAMPION
@@ -18,15 +18,15 @@ from tfcore.transform.fit import TransformRequest
 from tfcore.transform.parameters import TransformParameters
 
 
-def begun(context: Context, request: TrainRequest) -> TrainRequest:
-    """Returns the request of a training with the weights that it begins with, and notes where it begins without.
+def with_warm_start(context: Context, request: TrainRequest) -> TrainRequest:
+    """Returns the request with a version's weights, and sets `context.parent`; without a version, the same request.
 
-    A champion that has the very key of the request is not trained on from itself: the training begins with what it began with.
+    If this very request made the version, the training begins with what the version began with, and is not repeated.
 
     Raises:
-        ConfigError: it was trained on rows that this candidate will be judged on, or its weights are gone.
+        ConfigError: the version was trained on rows that will judge this candidate, or its weights are gone.
     """
-    version = named(context)
+    version = start_version(context)
     if version is None:
         if context.pipeline.training.warm_start is not None and context.trial is None:  # of trials headway tune tells
             text = "the training begins with initial weights, since this model has no champion yet"
@@ -55,13 +55,13 @@ def begun(context: Context, request: TrainRequest) -> TrainRequest:
     return request.model_copy(update={"warm_start": start})
 
 
-def named(context: Context) -> Version | None:
-    """Returns the version that the config names; None where the training begins with initial weights."""
+def start_version(context: Context) -> Version | None:
+    """Returns the version that `training.warm_start` names; None: the training begins with initial weights."""
     name = context.pipeline.training.warm_start
     if name is None or context.trial is not None or (name == CHAMPION and context.registry.champion() is None):
         return None
     version = context.registry.named(name)
-    if knows_rows(context, version):
+    if trained_on_eval_rows(context, version):
         problem = f"version {version.number} was trained on rows that this candidate will be judged on"
         raise _error(context, problem, "leave it out for this window: the verdict would be worth nothing")
     return version

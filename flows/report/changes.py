@@ -27,7 +27,7 @@ Settings = Mapping[str, JsonValue]
 
 
 class Change(Frozen):
-    """A setting, or a part of the code; None stands for one that a side lacks."""
+    """A setting, fact or part of the code that differs: its values in A and B; None where that side lacks it."""
 
     key: str
     a: JsonValue
@@ -35,8 +35,8 @@ class Change(Frozen):
 
 
 def changed_settings(before: RunRecord, after: RunRecord) -> list[Change]:
-    """Returns the settings, with the seed, that one of the runs asked for and that were otherwise in the other, leaf by
-    leaf."""
+    """Returns the settings, leaf by leaf and with the seed, that one run asked for and that differed in the other. An
+    empty list if a run did not record its config."""
     if before.config is None or after.config is None:
         return []
     asked = differences({**before.config, "seed": before.seed}, {**after.config, "seed": after.seed})
@@ -45,7 +45,7 @@ def changed_settings(before: RunRecord, after: RunRecord) -> list[Change]:
 
 
 def chosen_otherwise(before: RunRecord, after: RunRecord) -> list[Change]:
-    """Returns what `auto` chose otherwise, where neither run asked for the setting."""
+    """Returns the settings that neither run asked for and for which `auto` chose different values."""
     runs = (before, after)
     if not all(run.training and run.training.training and run.training.model for run in runs):
         return []
@@ -57,7 +57,7 @@ def chosen_otherwise(before: RunRecord, after: RunRecord) -> list[Change]:
 
 
 def why_chosen(before: RunRecord, after: RunRecord) -> str:
-    """Returns why `auto` chose otherwise, after a comma: other rows, else other settings; empty where another Headway chose."""
+    """Returns why `auto` chose other values, such as ", for more rows"; empty if rows and settings are the same."""
     then, now = (run.training.rows if run.training else 0 for run in (before, after))
     if then != now:
         return ", for more rows" if now > then else ", for fewer rows"
@@ -65,7 +65,7 @@ def why_chosen(before: RunRecord, after: RunRecord) -> str:
 
 
 def differences(a: object, b: object, at: str = "") -> list[Change]:
-    """Returns each leaf of two configs that differs; of a section that one of them lacks, each that is set."""
+    """Returns the leaves in which two configs differ; for a section that one lacks, the leaves that the other sets."""
     if a == b:
         return []
     mine, theirs = ({} if each is None else each for each in (a, b))
@@ -78,7 +78,7 @@ def differences(a: object, b: object, at: str = "") -> list[Change]:
 
 
 def code_in(code: Code | None) -> dict[str, JsonValue]:
-    """Returns the commit, files that differ from it, the user's modules and the tools' versions."""
+    """Returns, by name, the commit, the files that differ from it, the user's modules and the tools' versions."""
     if code is None:
         return {}
     git = code.git
@@ -88,7 +88,7 @@ def code_in(code: Code | None) -> dict[str, JsonValue]:
 
 
 def complete(config: Settings | None) -> Settings | None:
-    """Returns a config with its defaults, as versions keep it; as it is where this Headway does not read it."""
+    """Returns a config with all defaults, as versions keep it; unchanged if this Headway cannot read it."""
     try:
         return None if config is None else Pipeline.model_validate(config).model_dump(mode="json")
     except (ValidationError, HeadwayError):
@@ -96,7 +96,7 @@ def complete(config: Settings | None) -> Settings | None:
 
 
 def _value(run: RunRecord, key: str) -> Any:
-    """Returns what was chosen for a setting that a run left out, else its usual value."""
+    """Returns the value of a setting that a run left out: the one that `auto` chose, else the default."""
     chosen = reduce(_at, key.split("."), run.training and run.training.model_dump())
     return reduce(_at, key.split("."), complete(run.config)) if chosen is None else chosen
 
@@ -119,7 +119,7 @@ def _at(config: Any, name: str) -> Any:
 
 
 def _written(value: Any) -> Any:
-    """Returns a config as pipeline.yaml has it, without nulls; numbers, texts and lists of them as they are."""
+    """Returns a value as pipeline.yaml writes it, without nulls; numbers, texts and lists of them unchanged."""
     if isinstance(value, bool):
         return json.dumps(value)
     if not isinstance(value, Mapping | list) or "{" not in (text := json.dumps(value)):

@@ -1,5 +1,5 @@
-"""The charts of a report: curves of an evaluation, two models over one another, and histograms of a column, several sides with
-the same bars.
+"""The charts of a report: curves of an evaluation, of two models in a chart, and histograms of a column, with the same
+bars for several sets of rows.
 
 charts = list(charts_of(tables, champion_tables, ModelNames("candidate", "version 3")))
 shares([ours, theirs]).heights                     # of each side's `ColumnStatistics`, which may be None
@@ -29,7 +29,7 @@ class ModelNames(NamedTuple):
 
 
 def charts_of(ours: Tables, theirs: Tables, names: ModelNames) -> Iterator[Chart]:
-    """Yields the charts of tables, those that have any.
+    """Yields a chart for each of a model's tables that is drawn as a curve.
 
     Args:
         theirs: the other model's tables; empty where it has none on these rows.
@@ -53,14 +53,14 @@ class _Curve(NamedTuple):
     x_label: str
     y_label: str
     even: bool = False
-    """With the diagonal."""
+    """Whether the diagonal is drawn."""
     share: bool = False
-    """Both axes go from 0 to 1."""
+    """Whether both axes go from 0 to 1."""
     from_zero: bool = False
     marker: bool = False
     note: str = ""
     band: str = ""
-    """The column of the half width of a band, of a curve around 0."""
+    """The column with half the width of a band around the curve; a line at 0 is drawn with it."""
 
     def _points(self, columns: Columns) -> tuple[Floats, Floats]:
         x, y = (np.append([0.0] * self.from_zero, _values(columns, name)) for name in (self.x, self.y))
@@ -150,25 +150,25 @@ _DRAWN = frozenset(curve.table for curve in _CURVES)
 
 
 def tables_of(task: str, rows: Rows) -> dict[str, Columns]:
-    """Returns the tables of a task that are drawn, of the rows that a model scored."""
+    """Returns the task's tables that are drawn as charts, computed on the rows that a model scored."""
     return {table.name: table.on(rows) for table in task_of(task).tables if table.name in _DRAWN}
 
 
 BINS, FEW, _OUTER = 20, 20, (0.01, 0.99)
-"""Numbers of few different values have a bar for each; of others the outermost bins hold all that lies beyond."""
+"""Numbers of at most FEW values have a bar for each; else the outermost of the BINS hold all that lies beyond."""
 _LOOKED_UP, _MOST_WORDS = 2000, 200_000
-"""Of the champion's most frequent words; words of a column that are looked through."""
+"""How many of the champion's most frequent words are looked up; the most words of a column that is drawn."""
 
 
 def distance(ours: ColumnStatistics | None, theirs: ColumnStatistics | None) -> float | None:
-    """Returns how far a column is from the champion's, as validation measures it; None where it cannot be told."""
+    """Returns the drift of a column from the champion's, as validation measures it; None if it cannot be computed."""
     if ours is None or theirs is None or (ours.type == "bytes" and not (_countable(ours) and _countable(theirs))):
         return None
     return drift_distance(ours, theirs)
 
 
 class Shares(NamedTuple):
-    """The share of the values in each bar, of every side that is known; and what the bars stand for."""
+    """Histograms of a column: the share of the values in each bar for every side (None: unknown), and the bars."""
 
     sides: list[Floats | None]
     bars: list[Any]
@@ -181,15 +181,15 @@ class Shares(NamedTuple):
 
     @property
     def heights(self) -> list[list[float]]:
-        """The bars of each side as shares of the highest; none of an unknown side."""
+        """The bars of each side as shares of the highest bar; an empty list for an unknown side."""
         return [[] if side is None else (side / self.highest).tolist() for side in self.sides]
 
 
 def shares(sides: Sequence[ColumnStatistics | None]) -> Shares | None:
-    """Returns the same bars for all sides, chosen by the first; None where nothing was counted.
+    """Returns the shares of the values in bars that the first side determines; None if its values were not counted.
 
     Args:
-        sides: of one column; those of another type are left out.
+        sides: the statistics of one column in several sets of rows; sides of another type than the first become None.
     """
     ours = sides[0]
     if ours is None:
@@ -204,7 +204,7 @@ def shares(sides: Sequence[ColumnStatistics | None]) -> Shares | None:
 
 
 def _countable(column: ColumnStatistics) -> bool:
-    """Returns whether text was counted, and has not so many values that looking through them takes long."""
+    """Returns whether a text column was counted, and has few enough distinct values to look through quickly."""
     return column.text is not None and column.distinct <= _MOST_WORDS
 
 
@@ -221,7 +221,7 @@ def _of_words(ours: ColumnStatistics, sides: Sequence[ColumnStatistics | None]) 
 
 
 def _of_values(sides: Sequence[ColumnStatistics | None]) -> Shares | None:
-    """Returns the shares of each value; None where there are many values, or they were not counted."""
+    """Returns the shares of each distinct value; None if there are many, or they were not counted."""
     if any(side is not None and (side.numbers is None or side.distinct > FEW) for side in sides):
         return None
     counts = [None if side is None else dict(side.top()) for side in sides]

@@ -1,4 +1,4 @@
-"""Two versions of a model, or two runs, compared: their difference on the rows that both scored, and what differs between them.
+"""Two versions of a model, or two runs, compared: by metrics on the rows that both scored, and by what differs in them.
 
     found = compare(registry, "4", "champion")
     found.ending.headline, found.same.checks, found.differences
@@ -6,7 +6,7 @@
     print(describe(found))                   # at most thirty lines; complete=True: every table
     path = write(found)                      # <store>/runs/compare-<pipeline>-<A>-<B>.html, whole or not at all
 
-JSON, text and page render the same value; its differences are rows of one kind, whatever they are of.
+JSON, text and page render the same value; every difference in facts, settings, columns or code is a `Change`.
 """
 
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 from pydantic import ConfigDict, Field, JsonValue
 
-from flows.records import LATEST, Code, RunRecord, State, StepRecord, find, record_of
+from flows.records import LATEST, Code, RunRecord, State, StepRecord, find, record_or_none
 from flows.report.changes import Change, changed_settings, chosen_otherwise, code_in, complete, differences, why_chosen
 from flows.report.charts import ModelNames, charts_of, tables_of
 from flows.report.evaluation import metric_table
@@ -25,7 +25,7 @@ from flows.report.html import document
 from flows.report.model import Row, Section, Table
 from flows.report.plot import one_line
 from flows.report.results import RunResults
-from flows.report.text import fitted, text, window
+from flows.report.text import text, window, wrapped
 from flows.report.verdict import RunSummary, Tone, ending_of
 from flows.report.versions import UNCLEAR, change_text, names_of_versions, outcome_of, paired_table, rows_in_words
 from headway.config import Frozen
@@ -38,28 +38,28 @@ from headway.messages import capital, counted, metrics_line, number, of_window, 
 from headway.metrics.base import Metric, Rows
 from headway.registry.gc import COMPARED
 from headway.registry.registry import Registry, Version
-from headway.registry.versions import numbers
+from headway.registry.versions import numbered_children
 from headway.schema.columns import LABEL
 from headway.storage.fingerprint import fingerprint
 from headway.storage.store import Store
 from headway.tasks.table import task_of
 
 CONFIDENCE = 0.95
-"""Of the interval of a difference."""
+"""The confidence level of a difference's interval."""
 RUN = re.compile(r"\d{8}-?[\da-f-]*")
-"""How the name of a run begins; no model has so many versions."""
+"""A run's name or its beginning: eight digits or more, which no version number has."""
 _MADE = (State.PROMOTED, State.NAMED, State.ALREADY)
-"""States of runs whose version is their own."""
+"""The states of runs that made the version that their record names."""
 _MOST_METRICS, _MOST_IN_SHORT = 4, 12
-"""In at most thirty lines."""
+"""The most metrics and differences in the short text, of at most thirty lines."""
 _MOST_DIFFERENCES = 200
 _EACH_ITS_OWN = frozenset({"stands as", "made", "run", "size"})
-"""Facts that differ between any two."""
+"""Facts that differ between any two versions or runs."""
 _TONES: dict[str, Tone] = {"better": "green", "worse": "red"}
 
 
 class ComparedModel(Frozen):
-    """A version, or a run of which no version came."""
+    """One side of a comparison: a version, or a run that made no version."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -70,16 +70,16 @@ class ComparedModel(Frozen):
     run: str | None
     task: str | None
     metrics: Metrics
-    """On the eval rows of its own run."""
+    """Its metrics on the eval rows of its own run."""
     facts: Mapping[str, str]
-    """What it is, in words."""
+    """Facts about it in words, by name."""
 
     results: RunResults = Field(exclude=True)
     train: tuple[str, ...] = Field(exclude=True)
     eval: tuple[str, ...] = Field(exclude=True)
-    """Spans."""
+    """The spans of its train rows (`train`) and of its eval rows."""
     evaluated: Mapping[str, str] = Field(exclude=True)
-    """Evaluations by title."""
+    """The fingerprints of its run's evaluations, by title."""
     config: Mapping[str, JsonValue] | None = Field(default=None, exclude=True)
     code: Code | None = Field(default=None, exclude=True)
     columns: Mapping[str, str] | None = Field(default=None, exclude=True)
@@ -100,28 +100,28 @@ class ComparedModel(Frozen):
 
 
 class SameRows(Frozen):
-    """Both on rows that both scored."""
+    """Both models on the rows that both scored."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     rows: int
     spans: tuple[str, ...]
-    """That the rows come from."""
+    """The spans that the rows come from."""
     run: str | None
-    """That scored them with both; None: each one's own run did."""
+    """The run that scored them with both models; None: each model's own run did."""
     checks: tuple[Check, ...]
-    """B (`value`) against A (`before`): by each metric, that which decides first."""
+    """B (`value`) against A (`before`), a check for each metric; the primary metric comes first."""
     scored: tuple[Rows, Rows] = Field(exclude=True)
-    """Both sides' rows, in one order."""
+    """The rows as A scored them and as B did, in the same order."""
 
 
 class Comparison(Frozen):
-    """A comparison of two versions or runs: what A and B are worth, and what differs."""
+    """A comparison of two versions or runs: the metrics of A and B, and what differs."""
 
     a: ComparedModel
     b: ComparedModel
     same: SameRows | None
-    """None: no rows that both scored."""
+    """The metrics of both on the same rows; None if there are no rows that both scored."""
     no_difference: str | None
     primary: str | None
     """The metric that decides; None where no metric is known of both."""
@@ -137,7 +137,7 @@ class Comparison(Frozen):
         return RunSummary(word=word, tone=tone, headline=capital(headline))
 
     def _headline(self) -> tuple[str, Tone, str]:
-        """Returns (word, tone, headline)"""
+        """Returns the word, the tone and the headline of the comparison's result."""
         a, b, same = self.a, self.b, self.same
         if without := [side.title for side in (a, b) if not side.metrics.metrics]:
             has = "has" if len(without) == 1 else "have"
@@ -164,7 +164,7 @@ class Comparison(Frozen):
 
     @property
     def value(self) -> dict[str, JsonValue]:
-        """Returns the comparison as --json prints it."""
+        """The comparison as --json prints it."""
         return {"summary": self.ending.headline, **self.model_dump(mode="json")}
 
     @property
@@ -173,7 +173,7 @@ class Comparison(Frozen):
 
     @property
     def path(self) -> Path:
-        """Where its page is kept, written or not; the same two have the same page."""
+        """The path of its page, written or not; a later comparison of the same two has the same path."""
         return self.store.runs_folder / f"{COMPARED}{self.pipeline}-{self.a.name}-{self.b.name}.html"
 
 
@@ -203,7 +203,7 @@ def compare(registry: Registry, first: str, second: str) -> Comparison:
 
 
 def _primary(a: ComparedModel, b: ComparedModel) -> str | None:
-    """Returns the metric that decides, as the gate of a side has it, else the task."""
+    """Returns the metric that decides: that of a side's gate, else of the task, else the first of both; None: none."""
     both = [name for name in a.metrics.metrics if name in b.metrics.metrics]
     wanted = [side.results.verdict.primary for side in (b, a) if side.results.verdict is not None]
     wanted += [task_of(a.task).primary] if a.task is not None and ":" not in a.task else []
@@ -249,11 +249,11 @@ def _differences(a: ComparedModel, b: ComparedModel) -> Iterator[Change]:
 
 
 def named_model(registry: Registry, name: str, letter: str = "") -> ComparedModel:
-    """Find a version by number, champion, previous or an alias, or a run by its name or as "latest"; of a run that made a
-    version, that one.
+    """Returns a version by number, champion, previous or an alias, or a run by its name or as "latest". For a run that
+    made a version, returns the version.
 
     Raises:
-        StoreError: there is none, or there are several.
+        StoreError: no version or run has this name, or several runs have.
         ConfigError: the run is of another pipeline.
     """
     is_run = RUN.fullmatch(name) or (name == LATEST and name not in registry.aliases())
@@ -263,7 +263,7 @@ def named_model(registry: Registry, name: str, letter: str = "") -> ComparedMode
     if record.pipeline != registry.name:
         problem = f"run {record.run} is of the pipeline {record.pipeline}, not of {registry.name}"
         raise ConfigError(problem, fix="name two runs of one pipeline")
-    if record.state in _MADE and record.version in numbers(registry.store, registry.folder):
+    if record.state in _MADE and record.version in numbered_children(registry.store, registry.folder):
         return _of_version(registry, registry.version(record.version or 0), letter)
     return _of_run(registry, record, letter)  # also where its version was removed
 
@@ -275,7 +275,7 @@ def _of_version(registry: Registry, version: Version, letter: str) -> ComparedMo
     # of a version whose run is no longer recorded
     known = RunRecord(run=run or "", pipeline=registry.name, state=State.PROMOTED, started="", version=version.number)
     stages = tuple(StepRecord.model_validate(stage) for stage in lineage["stages"])
-    results = RunResults(store, (record_of(store, run) or known).model_copy(update={"stages": stages}))
+    results = RunResults(store, (record_or_none(store, run) or known).model_copy(update={"stages": stages}))
     judged = lineage["verdict"]["status"], lineage["champion"]
     told = {
         "stands as": ", ".join(names_of_versions(registry)[version.number]),
@@ -318,7 +318,7 @@ def _model(
     judged: tuple[str | None, int | None],
     told: Mapping[str, str],
 ) -> ComparedModel:
-    """Returns what a version and a run have in common.
+    """Returns the side of a comparison with those fields that versions and runs both have.
 
     Args:
         parts: the spans of its splits, by split.
@@ -363,8 +363,8 @@ def _model(
 
 
 def _on_the_same_rows(store: Store, a: ComparedModel, b: ComparedModel, primary: str | None) -> SameRows | None:
-    """B - A on rows that both scored: from B's run if it scored A beside its candidate, or the reverse, or each from its own run
-    on the same eval rows; None without such rows."""
+    """Returns B - A on the rows that both scored: those of B's run if it scored A beside its candidate, or the reverse,
+    or those of each one's own run if these are the same eval rows; None without such rows."""
     task = a.task
     if task != b.task or task is None or ":" in task:
         return None
@@ -389,7 +389,7 @@ def _on_the_same_rows(store: Store, a: ComparedModel, b: ComparedModel, primary:
 
 
 def _examples(store: Store, evaluation: str | None) -> object:
-    """Returns what an evaluation scored: fingerprints of spans, and the split of each; None when that is not known."""
+    """Returns which rows an evaluation scored: fingerprints of spans, each with its split; None if it is not known."""
     manifest = store.find("evaluate", evaluation) if evaluation else None
     return None if manifest is None else (manifest.key.get("inputs") or {}).get("examples")
 
@@ -438,14 +438,14 @@ def describe(comparison: Comparison, *, complete: bool = False) -> str:
     """Returns the comparison as text for a terminal: which one is better, the first metrics, and what differs.
 
     Args:
-        complete: with all that its page has but the figures.
+        complete: whether to show all that the page has, except the charts.
     """
     found = sections(comparison) if complete else [*_first_metrics(comparison), _differing(comparison, short=True)]
-    return "\n\n".join([fitted("", comparison.ending.headline), *filter(None, map(text, found))])
+    return "\n\n".join([wrapped("", comparison.ending.headline), *filter(None, map(text, found))])
 
 
 def write(comparison: Comparison) -> Path:
-    """Draw the page, and put it into the store; the same two have the same page.
+    """Write the page into the store and return its path, which is the same for the same two.
 
     Raises:
         OSError, StoreError: the store cannot be written.
@@ -485,8 +485,8 @@ def _first_metrics(comparison: Comparison) -> Iterator[Section]:
 
 
 def _metrics(comparison: Comparison) -> Section | None:
-    """Returns the section on metrics; None where neither side has any. Values of the two stand side by side only where
-    they are of the same rows."""
+    """Returns the section on metrics; None if neither side has any. Values of the two stand side by side only if they
+    are of the same rows."""
     a, b, same = comparison.a, comparison.b, comparison.same
     own = {
         side.title: metric_table(side.metrics.values, title=f"{capital(side.label)} on {side.rows}", task=side.task)

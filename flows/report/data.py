@@ -25,7 +25,7 @@ _COUNTS = ("read", "written", "filtered", "quarantined")
 
 
 def data(results: RunResults) -> Section | None:
-    """Returns the part on the data; None of a run that ingested nothing."""
+    """Returns the section on the data; None if the run ingested nothing."""
     counts = _counts(results)
     if not counts:
         return None
@@ -52,13 +52,13 @@ def findings_of(validated: Validated) -> list[Finding]:
 
 
 def splits_table(validated: Validated) -> list[Table]:
-    """Returns the splits and their labels, and what is proven of them; none where there is nothing to say."""
+    """Returns the table of the splits and their labels, noting what is proven of them; an empty list without one."""
     note = sentence("; ".join(validated.proof))
     return [Table("Splits", validated.splits, note)] if validated.splits else []
 
 
 def _counts(results: RunResults) -> dict[str, dict[str, int]]:
-    """Returns rows by span: read, written, filtered, quarantined."""
+    """Returns the numbers of rows by span: read, written, filtered, quarantined."""
     found = {span: (output.result or {}).get("counts") or {} for span, output in results.ingested().items()}
     return {span: {name: counts[name] for name in _COUNTS if name in counts} for span, counts in found.items()}
 
@@ -74,15 +74,15 @@ def _flow(counts: dict[str, dict[str, int]]) -> str:
 
 MOST_DRAWN = 36
 _LABELLED, _ROOM = 4, 30
-"""So few bars have a label each, where the labels have no more characters together."""
+"""Up to so many bars have a label each, if the labels together have no more characters than the second number."""
 Statistics = Mapping[str, ColumnStatistics]
 
 
 class Columns:
-    """What a report says of the columns.
+    """The sentences, figures and table of a report about the columns.
 
     Args:
-        results: of a run whose statistics the store may have.
+        results: the results of a run; its statistics may be gone from the store.
     """
 
     def __init__(self, results: RunResults):
@@ -95,7 +95,7 @@ class Columns:
         self._before, self._theirs, self._had = _champion(results, self._drawn)
 
     def sentences(self) -> Iterator[str]:
-        """Yields which columns are new, gone or of another type since the champion."""
+        """Yields a sentence on the columns that are new, gone or of another type since the champion, if any."""
         ours, theirs = self._summaries, self._had
         both = [name for name in ours if name in theirs]
         known = {
@@ -108,14 +108,14 @@ class Columns:
             yield f"Since {self._before}, columns are {'; '.join(told)}."
 
     def panels(self) -> Iterator[Panels]:
-        """Yields the figures; none where the store has no statistics."""
+        """Yields the figures of the columns; nothing if the store has no statistics."""
         sides = {"train rows": (self._train, FIRST), "eval rows": (self._eval, MUTED)}
         if self._theirs:
             sides[f"train rows of {self._before}"] = (self._theirs, SECOND)
         yield from column_panels([self._summaries[name] for name in self._drawn], sides)
 
     def tables(self) -> Iterator[Table]:
-        """Yields the columns that are drawn."""
+        """Yields the table of the columns that are drawn; nothing without columns."""
         if not self._order:
             return
         note = f"In the order of {self._by}."
@@ -139,10 +139,10 @@ class Columns:
 
 
 def column_panels(columns: Iterable[ColumnSummary], sides: Mapping[str, tuple[Statistics, str]]) -> Iterator[Panels]:
-    """Yields a figure of each column whose values were counted; none without one.
+    """Yields one group of figures, one for each column whose values were counted; nothing without such a column.
 
     Args:
-        sides: what each is: its statistics and its colour.
+        sides: the statistics and the colour of each set of rows, by its name in the legend.
     """
     drawn = [(column_name(each.column), _panel(each, sides)) for each in columns]
     charts = [Chart(name, svg) for name, svg in drawn if svg is not None]
@@ -176,7 +176,7 @@ def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) 
 def _labels(
     bars: Sequence[str | int | float], drawn: int, temporal: Temporal | None, told: Collection[object]
 ) -> dict[float, str]:
-    """Labels by their places: below the middle of the bar of a value, or at an edge between bars.
+    """Returns labels by their places: below the middle of the bar of a value, or at an edge between bars.
 
     Args:
         drawn: the number of bars; of edges there is one more.
@@ -196,7 +196,7 @@ def _labels(
 
 
 def by_weight(results: RunResults, names: list[str]) -> tuple[list[str], str]:
-    """Returns the columns, those that matter most first, and by what they are ordered."""
+    """Returns the columns, the label first, then those that matter most; and, in words, what they are ordered by."""
     importance = results.importance
     weights = {each.column: each.permuted or 0.0 for each in importance.columns} if importance is not None else {}
     by = "how much they matter to the model"
@@ -207,7 +207,7 @@ def by_weight(results: RunResults, names: list[str]) -> tuple[list[str], str]:
 
 
 def loaded(folder: Path | None, names: Sequence[str]) -> Statistics:
-    """Returns the statistics of columns in a folder; {} where it is gone or damaged."""
+    """Returns the statistics of the named columns in a folder; {} if it is None or damaged."""
     try:
         return {} if folder is None else SplitStatistics.load(folder, only=set(names)).columns
     except HeadwayError:
@@ -215,8 +215,8 @@ def loaded(folder: Path | None, names: Sequence[str]) -> Statistics:
 
 
 def _champion(results: RunResults, names: Sequence[str]) -> tuple[str, Statistics, Mapping[str, ColumnSummary]]:
-    """Returns the champion that validation compared with, and of its train rows the statistics of these columns and the
-    summaries of all, as far as the store has them."""
+    """Returns the name of the champion that validation compared with, the statistics of the named columns in its train
+    rows, and the summaries of all columns in these; all are empty if the store lacks them."""
     champion = results.key("validate").get("champion") or {}
     fingerprint = champion.get("statistics")
     if (
@@ -229,7 +229,7 @@ def _champion(results: RunResults, names: Sequence[str]) -> tuple[str, Statistic
 
 
 FEW_ROWS = 3
-"""A text of fewer rows is not told: reports are mailed further than the data."""
+"""A text value that fewer rows have is not shown: a report may go to people who may not see the data."""
 _LONGEST, _MOMENT = 12, 19
 """Characters of a word and of a time at an axis."""
 _NEAR, _DIGITS, _DIGITS_OF_LARGE = 0.01, 9, 3
@@ -239,7 +239,7 @@ _FIGURES = ("mean", "std", "min", "p25", "median", "p75", "max", "shortest", "lo
 
 
 def column_rows(columns: Iterable[ColumnSummary]) -> list[Row]:
-    """Returns a row per column; what a type does not have stays empty."""
+    """Returns a table row per column; figures that its type does not have stay empty."""
     return [
         {
             "column": column.column,
@@ -261,13 +261,13 @@ def column_rows(columns: Iterable[ColumnSummary]) -> list[Row]:
 
 
 def column_name(name: str) -> str:
-    """Returns a column as a table names it."""
+    """Returns the name of a column in tables."""
     return "the label" if name == LABEL else one_line(name, 60)
 
 
 def figure_text(column: ColumnSummary, name: str) -> str:
-    """Returns the text of a figure of a column's summary, such as its median; of dates and times a date or a time, and
-    their standard deviation is a duration."""
+    """Returns the text of a figure of a column's summary, such as "median". A figure of dates or times is a date or a
+    time, but their standard deviation is a duration."""
     value, unit = getattr(column, name), column.temporal
     if value is None or unit is None:
         return cell(value)
@@ -297,7 +297,7 @@ def usual_values(column: ColumnSummary) -> str:
 
 
 def ticks(values: Sequence[float]) -> list[str]:
-    """Returns the numbers of one axis, of four digits, or of as many more as it takes to tell them apart."""
+    """Returns the texts of an axis's numbers, with four digits or as many more as it takes to tell them apart."""
     digits = 4
     far = _NEAR * (max(values) - min(values))
     while digits < _DIGITS and any(abs(float(f"{value:.{digits}g}") - value) > far for value in values):
@@ -308,12 +308,12 @@ def ticks(values: Sequence[float]) -> list[str]:
 
 
 def frequent(column: ColumnSummary) -> list[tuple[int | float | str, int]]:
-    """Returns the values that a page may tell, with their counts: a text that few rows have may tell of one of them."""
+    """Returns the most frequent values with their counts, without texts that fewer than FEW_ROWS rows have."""
     return [(value, count) for value, count in column.top if column.type != "bytes" or count >= FEW_ROWS]
 
 
 def _value(value: int | float | str, column: ColumnSummary) -> str:
-    """Returns the text of a value; of a float32 no more digits than it has."""
+    """Returns a value as text: a date or a time in a column of these, a float with the seven digits of a float32."""
     if column.temporal is not None and not isinstance(value, str):
         return moment(value, column.temporal)
     return f"{value:.7g}" if isinstance(value, float) else str(value)

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from flows.records import State
 from flows.report.charts import ModelNames, charts_of, tables_of
 from flows.report.model import Chart, Row, Section, Table
-from flows.report.plot import apart, one_line
+from flows.report.plot import distinct_labels, one_line
 from flows.report.results import RunResults
 from flows.report.verdict import outcome_text
 from flows.report.versions import judged_spans, rows_in_words, rows_of, spans_in
@@ -36,14 +36,14 @@ from headway.tasks.table import direction
 from tfcore.evaluation.results import Evaluated, Importance
 
 _MOST_BYTES = 24 << 20
-"""Of predictions that are read for figures: about a million rows, half a second."""
+"""The most bytes of predictions that are read for charts: about a million rows, half a second."""
 _MOST_ROWS = 60
 _PIXELS = 64
 """The longer side of a small copy of an image."""
 
 
 def evaluation(results: RunResults) -> Section | None:
-    """Returns the section; None of a run that has no evaluation."""
+    """Returns the section on the evaluation; None if the run has neither an evaluation nor metrics."""
     measured, verdict = results.measured, results.verdict
     if measured is None:
         return _of_record(results)
@@ -67,12 +67,12 @@ def measured_section(
     split: str = "eval",
     image: Callable[[object], Markup | None] = lambda value: None,
 ) -> Section:
-    """Returns the tables of an evaluation.
+    """Returns the section with the tables of an evaluation.
 
     Args:
-        verdict: the gate's, where it is known.
-        whose: what `champion` in the tables is called.
-        image: shows the image that a value of a row names; None where it names none.
+        verdict: the gate's verdict, if it is known.
+        whose: the name of the champion in the tables.
+        image: a function that returns the image that a value of a row names, as <img>; None if it names none.
     """
     unseen = ", which the training did not see" if split == "eval" else ""
     sentences = [f"On {rows_of(measured.rows, measured.spans, split)}{unseen}."]
@@ -92,7 +92,7 @@ def measured_section(
 
 
 def _of_record(results: RunResults) -> Section | None:
-    """Returns the metrics that a run's record has, where another run evaluated or the evaluation is gone."""
+    """Returns the section for a run without an evaluation in the store: its record's metrics; None without these."""
     record, task = results.record, None
     if not record.metrics:
         return None
@@ -153,7 +153,7 @@ def _charts(results: RunResults, measured: Measured, whose: str) -> Iterator[Cha
 
 
 def _scored(results: RunResults, fingerprint: str | None, task: str) -> Rows | None:
-    """Returns the rows that an evaluation scored; None: they are gone, too many, or of a user's own task."""
+    """Returns the rows that an evaluation scored; None if they are gone, too many, or of a user's own task."""
     title = next((title for title, output in results.outputs.items() if output.fingerprint == fingerprint), "")
     found = results.read(title, Evaluated)
     if found is None or found.predictions is None or ":" in task:
@@ -193,7 +193,7 @@ def _shown(value: str | int | float | None) -> str | int | None:
 
 
 def values_of(metrics: Values) -> list[MetricValue]:
-    """Returns the metrics of which no intervals are kept."""
+    """Returns metrics by name as a list of values without intervals."""
     return Metrics(metrics=metrics).values
 
 
@@ -206,12 +206,12 @@ def metric_table(
     interval: str = "interval",
     task: str | None = None,
 ) -> Table:
-    """Returns a row per metric: its value, its interval, other models' on the same rows, on pages its meaning.
+    """Returns a table with a row per metric: its value, interval, other models' values and, on pages, its meaning.
 
     Args:
-        others: metrics by model.
-        value, interval: the names of their columns.
-        task: that the metrics are of, where it is known.
+        others: the metrics of other models on the same rows, by model.
+        value, interval: the names of these two columns.
+        task: the task of the metrics, if it is known.
     """
     known = others or {}
     rows: list[Row] = [
@@ -224,17 +224,17 @@ def metric_table(
 
 
 def threshold_table(found: Threshold) -> Table:
-    """Returns the metrics at the threshold."""
+    """Returns the table of the metrics at the decision threshold."""
     chosen = found.chosen_on if found.value is None else f"{number(found.value)}, chosen on {found.chosen_on}"
     rule = found.rule if found.rule == AS_CONFIGURED else f"for {found.rule}"
     return metric_table(found.values, title=f"Threshold {rule}: {chosen}")
 
 
 def importance_table(found: Importance, where: str = "") -> Table:
-    """Returns how much each column matters, the most important first.
+    """Returns the table of how much each column matters, the most important first.
 
     Args:
-        where: whose rows these are, after their number.
+        where: the text after the number of rows in the title, such as " of eval".
     """
     title = f"How much worse {found.metric} ({number(found.value)}) is without a column, on {counted(found.rows, 'row')}{where}"
     if any(each.interval is not None for each in found.columns):  # a metric of the user's own has none
@@ -262,11 +262,11 @@ def confusion_table(measured: Measured) -> Table:
     how = f"decided by {decided_by(measured)}"
     if len(labels) > _MOST_CLASSES:
         wrong = sorted(((n, pair) for pair, n in weights.items() if pair[0] != pair[1]), key=lambda each: -each[0])
-        names = apart((label for _, pair in wrong[:_MOST_PAIRS] for label in pair), 40)
+        names = distinct_labels((label for _, pair in wrong[:_MOST_PAIRS] for label in pair), 40)
         what = "weight" if weighted(columns) else "rows"
         pairs = [{"label": names[a], "predicted": names[b], what: n} for n, (a, b) in wrong[:_MOST_PAIRS]]
         return Table("The classes that are confused most", pairs, sentence(capital(how)))
-    names, rows, shades = apart(labels), list[Row](), list[dict[str, float]]()
+    names, rows, shades = distinct_labels(labels), list[Row](), list[dict[str, float]]()
     for label in labels:
         counts = {f"predicted {names[other]}": weights.get((label, other), 0) for other in labels}
         total = sum(counts.values()) or 1
@@ -278,7 +278,7 @@ def confusion_table(measured: Measured) -> Table:
 
 
 def decided_by(measured: Measured) -> str:
-    """Returns the rule, in words, that makes a class of a prediction."""
+    """Returns the rule, in words, by which a prediction becomes a class."""
     if measured.task != "binary":
         return "the most likely class"
     found = measured.threshold
@@ -288,7 +288,7 @@ def decided_by(measured: Measured) -> str:
 
 
 def weighted(columns: Columns) -> bool:
-    """Tells whether rows have weights, so that tables count these."""
+    """Returns whether weights differ from the numbers of rows, so that tables show weights."""
     return any(weight != rows for weight, rows in zip(columns.get("weight", ()), columns["rows"], strict=False))
 
 
@@ -369,7 +369,7 @@ def worst_rows(
     loss = measured.worst_slices.metric if measured.worst_slices is not None else "loss"
     probable = measured.task == "binary"
     said = [value for each in measured.worst_rows for value in (each.label, each.prediction) if isinstance(value, str)]
-    classes, rows = apart(said, 60), list[Row]()
+    classes, rows = distinct_labels(said, 60), list[Row]()
     for each in measured.worst_rows:
         of_label = None if each.of_label is None else _said(each.of_label, classes, probability=True)
         own = {
@@ -395,19 +395,19 @@ def _said(value: float | str | Sequence[float], classes: Mapping[str, str], *, p
 
 
 def _value(value: float | str | None) -> str:
-    """Returns a value, of a float32 with no more digits than it has."""
+    """Returns a value as text: a float with the seven digits of a float32, a text cut to one line."""
     return "" if value is None else f"{value:.7g}" if isinstance(value, float) else one_line(value, 60)
 
 
 def _image_files(results: RunResults) -> list[Row]:
-    """Returns the raw files of a run on images; none of another."""
+    """Returns the raw files of a run whose source is images; an empty list for other sources."""
     if (results.record.config or {}).get("source", {}).get("format") != "images":
         return []
     return [file for of_span in results.raw_files.values() for file in of_span]
 
 
 def _image(files: Sequence[Row], name: object) -> Markup | None:
-    """Returns a small copy of the raw image whose file a value names, held by the page itself; None where it names none."""
+    """Returns a small copy of the raw image whose file a value names, as an <img> with the data; None without one."""
     named = [file for file in files if file.get("path", "").endswith(f"/{name}")]
     if len(named) != 1:  # of another span's file of this name the picture would be wrong
         return None

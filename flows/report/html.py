@@ -20,7 +20,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 @functools.cache
 def environment() -> jinja2.Environment:
-    """Returns the templates; everything is escaped, a name that is missing is an error."""
+    """Returns Jinja's environment of the templates: it escapes every value, and raises for a missing name."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -48,9 +48,9 @@ def document(
     """Returns the HTML of a page that stands alone, without secrets.
 
     Args:
-        about: such as "run 20261123-000714-4081".
+        about: what the page is about, such as "run 20261123-000714-4081".
         facts: figures below the ending: (name, value).
-        links: to other pages: (address, text).
+        links: links to other pages, each as (address, text).
     """
     drawn = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     page = {"title": title, "pipeline": pipeline, "about": about, "ending": ending, "parts": parts}

@@ -1,4 +1,4 @@
-"""Parts as Markdown, for Prefect's artifacts.
+"""Sections as Markdown, for Prefect's artifacts.
 
 markdown(Section("Metrics", tables=[Table("metrics", rows)]))
 """
@@ -11,7 +11,7 @@ from flows.report.model import Section, Table, cell
 
 
 def markdown(part: Section) -> str:
-    """Returns a part without its figures."""
+    """Returns a section as Markdown, without its charts."""
     return "\n".join(_blocks(part))
 
 
@@ -37,5 +37,5 @@ def _table(table: Table) -> str:
 
 
 def _in_a_row(value: object) -> str:
-    """Returns a cell's text as Markdown keeps it in its column and on its line."""
+    """Returns a cell's text for a Markdown table: on one line, with | escaped."""
     return " ".join(cell(value).replace("|", "\\|").splitlines())

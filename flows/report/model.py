@@ -1,5 +1,5 @@
-"""What is told of a run, as values: sections of sentences, tables, charts and findings, which `text`, `markdown` and `html`
-render.
+"""The content of reports as values: sections of sentences, tables, charts and findings, which the modules `text`,
+`markdown` and `html` render.
 
 table = Table("splits", [{"split": "train", "rows": 1200}])
 Chart("ROC curve", svg, keys=(("first", "candidate"), ("second", "version 3")))
@@ -20,7 +20,7 @@ from markupsafe import Markup
 from headway.messages import number
 
 Row = Mapping[str, Any]
-"""By column: text, a number, a list of them, None, or Markup of ours."""
+"""A row of a table: by column a text, a number, a list of them, None, or Markup of our own."""
 _NUMBER = re.compile(r"[<>]?[-+±]?[\d.,]+(e[-+]?\d+)?( ?%| s| min| h| bytes| bits)?|")
 
 
@@ -36,40 +36,40 @@ def cell(value: object) -> str:
 
 
 def is_number(value: object) -> bool:
-    """Returns whether a cell stands to the right, among others of its column that do."""
+    """Returns whether a cell's text is a number or empty; a column of such cells is aligned to the right."""
     return not isinstance(value, Markup) and _NUMBER.fullmatch(cell(value)) is not None
 
 
 def filled(rows: Sequence[Row]) -> list[str]:
-    """Returns the columns that have a cell with something in it, in the order in which they first occur."""
+    """Returns the names of the columns with a cell that is not empty, in the order in which they first occur."""
     names = dict.fromkeys(name for row in rows for name in row)
     return [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
 
 
 @dataclass(frozen=True, repr=False)
 class Table(Sequence[Row]):
-    """Rows of results, each a mapping of column names to values; what a row lacks is null."""
+    """Rows of results, each a mapping of column names to values; a cell that a row lacks is empty."""
 
     title: str
     rows: Sequence[Row]
     note: str = ""
     folded: bool = False
-    """Opened by the reader."""
+    """Whether a page shows only the title until a click opens the table."""
     whole: Collection[str] = ()
     """Columns whose cells are never cut."""
     shades: Sequence[Mapping[str, float]] = ()
-    """How strongly a cell is shaded, 0 to 1, by row and column."""
+    """For each row, how strongly its cells are shaded, 0 to 1, by column."""
     tones: Sequence[str] = ()
     """The colour of the last cell of each row: green, amber, red or plain."""
 
     @functools.cached_property
     def shown(self) -> list[str]:
-        """The columns that have a cell with something in it."""
+        """The names of the columns with a cell that is not empty."""
         return filled(self.rows)
 
     @functools.cached_property
     def numbers(self) -> set[str]:
-        """The columns of numbers, which stand to the right."""
+        """The names of the columns of numbers, which are aligned to the right."""
         return {name for name in self.shown if all(is_number(row.get(name)) for row in self.rows)}
 
     def __len__(self) -> int:
@@ -81,7 +81,7 @@ class Table(Sequence[Row]):
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding that a reader should look at."""
+    """A finding that a person should look at."""
 
     severity: Literal["error", "warning", "info"]
     message: str
@@ -105,13 +105,13 @@ class Panels:
     title: str
     charts: Sequence[Chart]
     keys: Sequence[tuple[str, str]] = ()
-    """Of all of them."""
+    """The keys of all charts."""
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page."""
+    """A titled part of a report."""
 
     title: str
     sentences: Sequence[str] = ()
@@ -119,10 +119,10 @@ class Section:
     tables: Sequence[Table] = ()
     findings: Sequence[Finding] = ()
     points: Sequence[str] = ()
-    """A list."""
+    """The items of a bulleted list."""
     texts: Sequence[tuple[str, str]] = ()
-    """(title, a file's text)"""
+    """Preformatted texts, each as (title, text)."""
     panels: Sequence[Panels] = ()
     """Below the tables."""
     fold: str = ""
-    """What is below the sentences and findings, as the line that a reader opens calls it; "" if it is open."""
+    """The title of the fold that hides what is below the sentences and findings until a click; "": there is none."""

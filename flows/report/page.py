@@ -1,8 +1,8 @@
-"""A run's report as one HTML file, which loads nothing from elsewhere; and the section of a single step.
+"""A run's report as one HTML file, which loads nothing from elsewhere; and sections on single steps.
 
 html = page(RunResults(store, record))
 place = write(store, record)               # <store>/runs/<run>.html, whole or not at all
-told = step_section(output)                # of statistics, validation and evaluation
+told = step_section(output)                # for statistics, validation and evaluation
 """
 
 import json
@@ -33,17 +33,17 @@ from tfcore.evaluation.results import Evaluated
 
 
 def path_of(store: Store, run: str) -> Path:
-    """Returns the report of a run in the store, beside the run's record."""
+    """Returns the path of a run's report in the store, beside the run's record."""
     return store.runs_folder / f"{run}.html"
 
 
 def place_of(store: Store, path: Path) -> str:
-    """Returns a page of the store for a person: a path, or a bucket's URL."""
+    """Returns the address of a page of the store to show to a person: a path, or a bucket's URL."""
     return f"{store.name}/{path.relative_to(store.root).as_posix()}"
 
 
 def on_this_disk(store: Store, path: Path) -> Path:
-    """Returns where a page of the store can be opened: its own file, or a copy of one in a bucket, as it is there now.
+    """Returns a local file with a page of the store: the page's own, or an up-to-date copy of one in a bucket.
 
     Raises:
         FileNotFoundError: there is no such page.
@@ -61,7 +61,7 @@ def write(store: Store, record: RunRecord, files: Mapping[str, Any] | None = Non
         files: {span: raw files}, where they are known.
 
     Returns:
-        Its place, as `place_of` says.
+        The report's address, as `place_of` returns it.
     """
     path = path_of(store, record.run)
     store.replace(path, page(RunResults(store, record, files)))
@@ -69,7 +69,7 @@ def write(store: Store, record: RunRecord, files: Mapping[str, Any] | None = Non
 
 
 def page(results: RunResults) -> str:
-    """Returns the report of a run, without secrets."""
+    """Returns the report of a run as HTML, without secrets."""
     record, ending = results.record, ending_of(results.record)
     parts = [
         evaluation(results),
@@ -91,7 +91,7 @@ def page(results: RunResults) -> str:
 
 
 def _facts(results: RunResults) -> list[tuple[str, str]]:
-    """Returns the figures below the verdict."""
+    """Returns the figures below the verdict, each as (name, value)."""
     record = results.record
     spans = list(record.spans or results.ingested())
     facts = [(f"{split} rows", f"{count:,}") for split, count in results.statistics.rows.items()]
@@ -106,7 +106,7 @@ _MOST_FILES = 400
 
 
 def _origin(results: RunResults) -> Section:
-    """Returns the lineage: raw files, code, tools, the config."""
+    """Returns the section on the lineage: raw files, code, tools, the config."""
     record = results.record
     files = list(_files(results))
     sentences = list(_code(record.code))
@@ -128,8 +128,8 @@ def _origin(results: RunResults) -> Section:
 
 
 def _files(results: RunResults) -> Iterator[Row]:
-    """Yields the raw files, by span, as the version of this run keeps them; without their paths where nothing keeps
-    those."""
+    """Yields a table row for each raw file, span by span; without its path where neither the caller nor the version of
+    this run has it."""
     for span, output in results.ingested().items():
         for file in results.raw_files.get(span) or results.key(output.title).get("files") or []:
             yield {"span": span, "file": file.get("path", ""), "bytes": file["bytes"], "crc32c": file["crc32c"]}
@@ -149,7 +149,7 @@ def _code(code: Code | None) -> Iterator[str]:
 
 
 def step_section(output: Output) -> Section | None:
-    """Returns what a finished step came to; None of a stage without more to say than its line."""
+    """Returns a section on the result of a finished step; None for a stage that has none."""
     match output.stage:
         case "statistics":
             return _statistics(output.read(WindowStatistics))
@@ -163,7 +163,7 @@ def step_section(output: Output) -> Section | None:
 
 
 def key_of(output: Output) -> str:
-    """Returns the name under which what later runs say of the step follows: evaluation, evaluation-champion, ..."""
+    """Returns the key of a step's artifact, the same in later runs: evaluation, evaluation-champion, ..."""
     words = [word for word in output.title.split() if not word.isdigit()]
     names = {"evaluate": "evaluation", "measure": "evaluation", "validate": "validation"}
     return "-".join([names.get(output.stage, output.stage), *words[1:]])
@@ -180,7 +180,7 @@ def _statistics(found: WindowStatistics) -> Section:
 
 
 def _validation(found: Validated) -> Section | None:
-    """Returns what validation found, and the proof of the splits; None where it has nothing to say."""
+    """Returns the section on what validation found and proved of the splits; None if there is neither."""
     if not found.anomalies and not found.splits:
         return None
     said = f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')}"
@@ -188,7 +188,7 @@ def _validation(found: Validated) -> Section | None:
 
 
 def _evaluation(title: str, found: Evaluated) -> Section | None:
-    """Another model's metrics; the predictions of the candidate are measured."""
+    """Returns the section on the metrics of a model other than the candidate; None for the candidate."""
     if found.incompatible is not None:
         return Section(title, [f"It cannot score these rows: {found.incompatible}"])
     if title in ("evaluate", "evaluate test"):

@@ -20,14 +20,14 @@ MUTED, LINE, FIRST, SECOND = "muted", "line", "first", "second"
 _LARGE, _SMALL = (288.0, 187.0), (240.0, 120.0)
 """Points: width and height of a figure, and of one of many side by side."""
 _AROUND = 8.0
-"""Above the axes and to their right."""
+"""The points of space above the axes and to their right."""
 _MARGIN = 0.05
-"""Between what is drawn and the ends of an axis, as a share of the axis."""
+"""The space between what is drawn and the ends of an axis, as a share of the axis."""
 _LETTER, _MOST_TICKS, _FEW_TICKS = 6.6, 6, 3
 _ACROSS = 5.5
 """Points that a letter takes below the axes; beside them no text may be cut, so that `_LETTER` is more than most take."""
 _DOT = 4.2
-"""Points, across."""
+"""The diameter of a dot, in points."""
 _DASHES = {"-": (), "--": (5.0, 3.0), ":": (1.5, 2.0)}
 Floats = NDArray[np.float64]
 Ends = tuple[float | None, float | None]
@@ -44,7 +44,7 @@ class _Axis:
         self._seen: list[Floats] = []
 
     def see(self, values: ArrayLike) -> Floats:
-        """Note values that are drawn."""
+        """Note values that are drawn, by which the limits are found; return them as float64."""
         found = np.atleast_1d(np.asarray(values, np.float64))
         self._seen.append(found[np.isfinite(found)])
         return found
@@ -76,10 +76,10 @@ class _Axis:
 
 
 class Plot:
-    """A pair of axes, on which is drawn from behind to the front; x and y are in the data's units.
+    """A pair of axes to draw on; later shapes cover earlier ones. x and y are in the data's units.
 
     Args:
-        small: one of many side by side.
+        small: whether the figure is one of many side by side.
     """
 
     def __init__(self, *, small: bool = False):
@@ -106,7 +106,7 @@ class Plot:
             self._add(*dots, _stroke(color, _DOT, "-", alpha) + "; stroke-linecap: round")
 
     def stairs(self, heights: ArrayLike, edges: ArrayLike, *, color: str) -> None:
-        """Add a histogram as an outline that begins and ends at zero; of two, the first is filled and the second dashed, so that
+        """Add a histogram as an outline that begins and ends at zero. It is filled in FIRST, dashed in SECOND, so that
         grey print tells them apart."""
         x, y = np.repeat(self._x.see(edges), 2), np.pad(np.repeat(self._y.see(heights), 2), 1)
         self._y.see(0.0)
@@ -119,12 +119,12 @@ class Plot:
         self._add(np.append(xs, xs[::-1]), np.append(lows, highs[::-1]), _area(color, alpha))
 
     def axhline(self, y: float, *, color: str, linewidth: float, linestyle: str = "-") -> None:
-        """Add a line across the figure."""
+        """Add a horizontal line at y, across the figure."""
         self._y.see(y)
         self._add(np.array([-np.inf, np.inf]), np.array([y, y]), _stroke(color, linewidth, linestyle, 1.0))
 
     def axvline(self, x: float, *, color: str, linewidth: float, linestyle: str = "-") -> None:
-        """Add a line from the foot to the top."""
+        """Add a vertical line at x, from the foot to the top."""
         self._x.see(x)
         self._add(np.array([x, x]), np.array([-np.inf, np.inf]), _stroke(color, linewidth, linestyle, 1.0))
 
@@ -133,7 +133,7 @@ class Plot:
         self._x.label, self._y.label, self._x.ends, self._y.ends = x, y, x_ends, y_ends
 
     def ticks(self, x: Mapping[float, str], y: Mapping[float, str] | None = None) -> None:
-        """Set ticks: their labels by their places."""
+        """Set the ticks of the axes: labels by place on the axis."""
         self._x.ticks, self._y.ticks = list(x.items()), list((y or {}).items())
 
     def _add(self, x: Floats, y: Floats, style: str) -> None:
@@ -143,7 +143,7 @@ class Plot:
         """Returns the figure as an <svg> element.
 
         Args:
-            label: what it shows, for who cannot see it.
+            label: what the figure shows, in words, for screen readers.
         """
         (width, height), kind = (_SMALL, "panel") if self._small else (_LARGE, "figure")
         head = f'<svg class="{kind}" role="img" aria-label="{escape(label)}" viewBox="0 0 {width:g} {height:g}">'
@@ -185,7 +185,7 @@ class Plot:
 
 
 def _path(x: Floats, y: Floats) -> str:
-    """Returns a line through points, begun anew after one that is not a number."""
+    """Returns the SVG path of a line through points, broken where a coordinate is not a number."""
     drawn, joined = list[str](), False
     for across, up in zip(x.tolist(), y.tolist(), strict=True):
         known = not (math.isnan(across) or math.isnan(up))
@@ -213,9 +213,9 @@ def figure(draw: Callable[[Plot], object], *, label: str, small: bool = False) -
     """Returns a figure with one pair of axes, as an <svg> element.
 
     Args:
-        draw: draws on the axes.
-        label: what it shows, for who cannot see it.
-        small: one of many side by side.
+        draw: the function that draws on the axes.
+        label: what the figure shows, in words, for screen readers.
+        small: whether the figure is one of many side by side.
     """
     plot = Plot(small=small)
     draw(plot)
@@ -223,20 +223,20 @@ def figure(draw: Callable[[Plot], object], *, label: str, small: bool = False) -
 
 
 def thinned(points: Sequence[Any], most: int = 400) -> list[Any]:
-    """Returns at most so many of the points, evenly spread, the first and the last among them."""
+    """Returns at most `most` of the points, evenly spread, with the first and the last."""
     if len(points) <= most:
         return list(points)
     return [points[i] for i in np.unique(np.linspace(0, len(points) - 1, most).astype(np.int64))]
 
 
 def one_line(text: object, most: int = 28) -> str:
-    """Returns a value's text for a label: of one line, cut, without characters that cannot be seen."""
+    """Returns a value's text for a label: one line of at most `most` characters, all of them printable."""
     line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def apart(texts: Iterable[object], most: int = 28) -> dict[Any, str]:
-    """Returns the `one_line` text of each; those that would be the same keep their ends too, or have a number."""
+def distinct_labels(texts: Iterable[object], most: int = 28) -> dict[Any, str]:
+    """Returns the `one_line` label of each text; labels that would be equal keep the text's end, or get a number."""
     texts = list(dict.fromkeys(texts))
     cut = {text: one_line(text, most) for text in texts}
     alike = Counter(cut.values())

@@ -1,8 +1,8 @@
 """What a report is made from: a run's record, and the outputs of its steps as far as the store still has them.
 
 results = RunResults(store, record)
-results.read("train", Trained)                      # what a step answered, with fields; None where there is none
-results.measured.of("auc").interval                 # the same of steps that several sections read
+results.read("train", Trained)                      # a step's result as an object; None if there is none
+results.measured.of("auc").interval                 # properties are the results that several sections read
 results.file("train", "history.json")               # its path on this machine, or None
 """
 
@@ -31,7 +31,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 
 class RunResults:
-    """A run and its outputs.
+    """A run and the outputs of its steps.
 
     Args:
         files: {span: raw files, each with path, bytes and crc32c}, where they are known.
@@ -42,20 +42,20 @@ class RunResults:
 
     @functools.cached_property
     def manifests(self) -> dict[str, Manifest]:
-        """Manifests by title, in the order in which the outputs were made; those that are gone are not in it."""
+        """The manifests of the steps' outputs by title, in the order of the steps, without those that are gone."""
         found = {step.title: self.store.find(step.stage, step.fingerprint) for step in self.record.stages}
         return {title: manifest for title, manifest in found.items() if manifest is not None}
 
     @functools.cached_property
     def outputs(self) -> dict[str, Output]:
-        """The same as outputs of steps."""
+        """The outputs of the steps by title, without those that are gone."""
         return {
             title: Output(title, m.stage, m.fingerprint, self.store.output(m.stage, m.fingerprint), m.result, hit=True)
             for title, m in self.manifests.items()
         }
 
     def read(self, title: str, answers: type[Answer]) -> Answer | None:
-        """Returns what a step answered; None where it did not run, or its output is gone or damaged."""
+        """Returns a step's result as an object of class `answers`; None if it did not run, or is gone or damaged."""
         try:
             return None if (output := self.outputs.get(title)) is None else output.read(answers)
         except ValidationError:
@@ -91,12 +91,12 @@ class RunResults:
         return None if self.evaluated is None else self.evaluated.importance
 
     def key(self, title: str) -> dict[str, Any]:
-        """Returns what went into a step; {} where there is none."""
+        """Returns the key of a step's output, all that went into it; {} if there is no output."""
         manifest = self.manifests.get(title)
         return dict(manifest.key) if manifest is not None else {}
 
     def file(self, title: str, name: str) -> Path | None:
-        """Returns a file or a folder of an output, on this machine's disk; None where there is none."""
+        """Returns the path on this machine's disk of a file or folder of an output; None if there is none."""
         output, manifest = self.outputs.get(title), self.manifests.get(title)
         if output is None or manifest is None:
             return None
@@ -105,7 +105,7 @@ class RunResults:
         return self.localized(output.path / name)
 
     def localized(self, path: Path) -> Path | None:
-        """Returns the same for a path of any output."""
+        """Fetches a path of any output onto this machine's disk and returns it; None if it cannot be had."""
         try:
             self.store.localize([path])
         except HeadwayError:
@@ -118,7 +118,7 @@ class RunResults:
 
     @functools.cached_property
     def raw_files(self) -> dict[str, Any]:
-        """The raw files by span: those that are known, and those that the version of this run keeps."""
+        """The raw files by span: those of `files`, else those in the lineage of the run's version."""
         kept: dict[str, Any] = {}
         if (number := self.record.version) is not None:
             registry = Registry(self.store, self.record.pipeline)
@@ -129,7 +129,7 @@ class RunResults:
 
     @functools.cached_property
     def verdict(self) -> Verdict | None:
-        """The gate's whole verdict, where it is kept, else what the record has of it; None: the gate was not reached."""
+        """The gate's full verdict if the store has it, else the record's brief one; None: the gate was not reached."""
         try:
             return read_verdict(self.store.local(self.outputs["gate"].path))
         except (KeyError, HeadwayError):

@@ -13,7 +13,7 @@ from pathlib import Path
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from flows.records import MonitorState, SpanCheck, State, record_of, records, settled
+from flows.records import MonitorState, SpanCheck, State, record_or_none, records, settled
 from flows.report.html import document
 from flows.report.model import Row, Section, Table
 from flows.report.verdict import RunSummary, Tone, ending_of
@@ -31,11 +31,11 @@ _MOST_RUNS, _MOST_OF_MODEL = 500, 100
 """The latest runs of the store, and of one model on its page."""
 _MOST_SPANS = 60
 _FEW_RUNS = 20
-"""So many are read one by one; of a bucket more of them are read at once."""
+"""Up to so many records are read one by one; more are read all at once, which is faster in a bucket."""
 
 
 class RunLine(Result):
-    """A run as the site tells of it."""
+    """What the site tells of a run: a line of its tables."""
 
     run: str
     pipeline: str
@@ -52,36 +52,36 @@ class _Lines(Result):
     lines: tuple[RunLine, ...] = ()
 
 
-def site_path(store: Store) -> Path:
-    """Returns the first page of the site."""
+def index_path(store: Store) -> Path:
+    """Returns the path of the site's first page, site/index.html of the store."""
     return store.root / "site" / "index.html"
 
 
 def site_of_report(place: str) -> str:
-    """Returns the place of the site, from that of a report in the same store."""
+    """Returns the address of the site's first page, given that of a report in the same store."""
     return f"{place.rpartition('/runs/')[0]}/site/index.html"
 
 
 def write_site(store: Store, *models: str) -> Path:
-    """Writes the first page and the pages of these models, each whole or not at all.
+    """Writes the site's first page and the pages of models, each whole or not at all; returns the first page's path.
 
     Args:
-        models: without any, the page of each model of the store.
+        models: the names of the models; none: all models of the store.
 
     Raises:
         OSError, StoreError: the store cannot be written.
     """
-    folder, runs = site_path(store).parent, _run_lines(store)
+    folder, runs = index_path(store).parent, _run_lines(store)
     known = names(store)
     for name in models or known:
         if name in known:
             store.replace(folder / f"{name}.html", _model_page(store, name, runs))
-    store.replace(site_path(store), _first_page(store, known, runs))
-    return site_path(store)
+    store.replace(index_path(store), _first_page(store, known, runs))
+    return index_path(store)
 
 
 def renew_site(store: Store, model: str, note: Callable[[str], object]) -> None:
-    """Writes the site after something happened to a model; whatever goes wrong with it is a note."""
+    """Writes the site's first page and the page of a model; an error does not raise, but is passed to `note`."""
     try:
         write_site(store, model)
     except Exception as error:
@@ -90,8 +90,8 @@ def renew_site(store: Store, model: str, note: Callable[[str], object]) -> None:
 
 
 def _run_lines(store: Store) -> list[RunLine]:
-    """Returns the latest runs, the newest first; a run that ended is read once."""
-    cache = site_path(store).parent / "runs.json"
+    """Returns the lines of the latest runs, newest first; keeps them in runs.json, to read an ended run only once."""
+    cache = index_path(store).parent / "runs.json"
     try:
         kept = {line.run: line for line in _Lines.model_validate_json(store.read(cache)).lines}
     except (FileNotFoundError, ValidationError):
@@ -101,7 +101,7 @@ def _run_lines(store: Store) -> list[RunLine]:
     found = [name for name in found if not name.startswith(".")][:_MOST_RUNS]
     wanted = {name for name in found if name not in kept or kept[name].going_on}
     few = len(wanted) <= _FEW_RUNS
-    for record in (record_of(store, name) for name in wanted) if few else records(store):
+    for record in (record_or_none(store, name) for name in wanted) if few else records(store):
         if record is None or record.run not in wanted:
             continue
         if record.going_on:
@@ -214,7 +214,7 @@ def _model_page(store: Store, name: str, runs: Sequence[RunLine]) -> str:
 
 
 def _champion(registry: Registry) -> Event | None:
-    """Returns the change that made the champion; None where there is none, or its file is damaged."""
+    """Returns the event that made the present champion; None if there is none, or the registry's file is damaged."""
     try:
         return next(reversed(registry.history()), None)
     except HeadwayError:
@@ -224,7 +224,7 @@ def _champion(registry: Registry) -> Event | None:
 def _champions(
     events: Sequence[Event], versions: dict[int, Version], metric: str | None, why: dict[str, str]
 ) -> Section | None:
-    """When each champion came and why, with its metric."""
+    """Returns the section on when and why each champion came, with its metric; None if there was none."""
     if not events:
         return None
     rows: list[Row] = [
@@ -267,7 +267,7 @@ def _versions(
 
 
 def _monitored(store: Store, name: str, metric: str | None) -> Section | None:
-    """Drift and the champion's metric by span; None where `headway monitor` has checked nothing."""
+    """Returns the section on drift and the champion's metric by span; None if `headway monitor` checked no span."""
     found = MonitorState.of(store, name).versions
     checks = sorted((check for spans in found.values() for check in spans.values()), key=lambda check: check.span)
     checks = checks[-_MOST_SPANS:]
@@ -290,7 +290,7 @@ def _monitored(store: Store, name: str, metric: str | None) -> Section | None:
 
 
 def _alarms(store: Store, registry: Registry) -> list[str]:
-    """Returns what `headway monitor` found wrong of the champion's newest span."""
+    """Returns the alarms of `headway monitor` about the newest span that it checked against the champion."""
     champion = _champion(registry)
     spans = MonitorState.of(store, registry.name).versions.get(champion.version, {}) if champion is not None else {}
     newest: SpanCheck | None = max(spans.values(), key=lambda check: check.span, default=None)
@@ -301,7 +301,7 @@ def _alarms(store: Store, registry: Registry) -> list[str]:
 
 
 def _primary(versions: Iterable[Version]) -> str | None:
-    """Returns the metric that decides, by the task of the newest version that has one."""
+    """Returns the primary metric of the newest version's task, else its first metric; None if it has none."""
     newest = max(versions, key=lambda version: version.number, default=None)
     if newest is None:
         return None
@@ -316,7 +316,7 @@ def _value(version: Version | None, metric: str | None) -> str | None:
 
 
 def _metric_of(registry: Registry, number: int | None) -> str | None:
-    """Returns the deciding metric of a version, with its name."""
+    """Returns the name and value of a version's `_primary` metric as text; None without a version or a metric."""
     try:
         version = None if number is None else registry.version(number)
     except HeadwayError:

@@ -1,4 +1,4 @@
-"""Sections, tables and finished runs as text for terminals and logs; and runs as JSON for who reads them by a program.
+"""Sections, tables and finished runs as text for terminals and logs; and runs as JSON for programs.
 
 print(text_table([{"column": "carrier", "rows": 1200}]))
 print(text(Section("Columns", tables=[Table("Columns of the train split", rows)])))
@@ -24,7 +24,7 @@ _ESCAPED = {
     code: chr(code).encode("unicode_escape").decode()
     for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 }
-"""A row is a line, and no value of the data commands the terminal or turns the order of its characters round."""
+"""Escapes of characters by which a value could break its line, command the terminal or reverse the text's order."""
 
 
 def text_table(rows: Sequence[Row], *, whole: Collection[str] = (), width: int | None = None, fit: bool = False) -> str:
@@ -32,9 +32,9 @@ def text_table(rows: Sequence[Row], *, whole: Collection[str] = (), width: int |
     columns are left out, and long cells are cut except in the columns named in `whole`, the last of which wraps.
 
     Args:
-        width: of the terminal, unless given. Columns that do not fit beside each other go below, in further blocks that
-            begin with the first column again.
-        fit: wrap the first column, where all of them fit then.
+        width: characters of a line; None: the terminal's. Columns that do not fit side by side go below, in further
+            blocks that begin with the first column again.
+        fit: whether to wrap the first column if all columns then fit beside each other.
     """
     if not (names := filled(rows)):
         return ""
@@ -62,7 +62,7 @@ def text_table(rows: Sequence[Row], *, whole: Collection[str] = (), width: int |
 
 
 def _row(cells: Sequence[str], below: Sequence[str]) -> str:
-    """Returns a row's cells beside each other, with further lines of the first one below, beside those of the last."""
+    """Returns a row's cells side by side; on the next lines the rest of the first cell (`below`) and of the last."""
     first, *more = "  ".join(cells).rstrip().split("\n")
     beside = itertools.zip_longest(below, more, fillvalue="")
     return "\n".join(
@@ -84,15 +84,15 @@ def _cell(value: object, most: int | None) -> str:
 
 
 def table_text(table: Table) -> str:
-    """Returns a table below its title, without its pictures."""
+    """Returns a table as text, below its title and without its pictures."""
     rows = [{name: each for name, each in row.items() if not isinstance(each, Markup)} for row in table.rows]
     return "\n".join(
         filter(None, [table.title, text_table(rows, whole=table.whole, fit=True) or "no rows", table.note])
     )
 
 
-def fitted(head: str, text: object) -> str:
-    """Returns a line, wrapped for a terminal; a longer path or word stays whole, to be copied."""
+def wrapped(head: str, text: object) -> str:
+    """Returns `head` and `text` as a line, wrapped to the terminal if there is one; no word or path is broken."""
     if not sys.stdout.isatty():
         return f"{head}{text}"
     width, below = max(shutil.get_terminal_size().columns, 40), " " * len(head)
@@ -101,14 +101,14 @@ def fitted(head: str, text: object) -> str:
 
 
 def text(part: Section) -> str:
-    """Returns a part without its figures; sentences before its tables, each table below its title."""
-    return "\n\n".join(filter(None, ["\n".join(fitted("", each) for each in part.sentences), *_blocks(part)]))
+    """Returns a section as text, without its charts: sentences, findings, tables below their titles, points, texts."""
+    return "\n\n".join(filter(None, ["\n".join(wrapped("", each) for each in part.sentences), *_blocks(part)]))
 
 
 def _blocks(part: Section) -> Iterator[str]:
     # whole sentences, which table cells would cut
     found = ((f"  {f.severity}: ", f.message, f.fix) for f in part.findings)
-    yield "\n".join(fitted(head, said) + ("\n" + fitted("    fix: ", fix)) * bool(fix) for head, said, fix in found)
+    yield "\n".join(wrapped(head, said) + ("\n" + wrapped("    fix: ", fix)) * bool(fix) for head, said, fix in found)
     yield from map(table_text, part.tables)
     yield "\n".join(f"  {line}" for line in part.points)
     for title, body in part.texts:
@@ -119,18 +119,18 @@ _INDENT = 12
 
 
 def summary(record: RunRecord, places: Sequence[tuple[str, object]] = (), *, verbose: bool = True) -> str:
-    """Returns a finished run, a fact per line; on a terminal no line is longer than that.
+    """Returns a finished run as text, a fact per line; on a terminal lines are wrapped to its width.
 
     Args:
-        places: (name, path) of what the run made.
-        verbose: with every check and number, notes, settings and paths.
+        places: what the run made, each as (name, path).
+        verbose: whether to show every check and number, notes, settings and paths.
     """
     ending, stages, ran = ending_of(record), record.stages, record.ran
     most = len(ending.concerns) if verbose else 1 if ending.tone == "red" else 3
-    lines = [fitted("warning: ", concern) for concern in ending.concerns[:most]]
+    lines = [wrapped("warning: ", concern) for concern in ending.concerns[:most]]
     if (others := len(ending.concerns) - most) > 0:
         lines.append(f"{counted(others, 'more warning')}: headway show")
-    lines += [fitted("", f"{record.pipeline}: {ending.headline}"), f"  verdict   {ending.coloured}"]
+    lines += [wrapped("", f"{record.pipeline}: {ending.headline}"), f"  verdict   {ending.coloured}"]
     for table, narrow in zip(*(ending.tables(brief=not verbose, narrow=each) for each in (False, True)), strict=True):
         said = text_table(table.rows, whole=table.whole)
         said = text_table(narrow.rows, whole=table.whole, fit=True) if "\n\n" in said else said
@@ -156,14 +156,14 @@ def summary(record: RunRecord, places: Sequence[tuple[str, object]] = (), *, ver
     facts += [("report", record.report)] if record.report and verbose else []
     before = ""
     for name, text in facts:
-        lines.append(fitted("  " + ("" if name == before else name).ljust(_INDENT - 2), str(text)))
+        lines.append(wrapped("  " + ("" if name == before else name).ljust(_INDENT - 2), str(text)))
         before = name
     return "\n".join(lines)
 
 
 def summary_json(record: RunRecord, store: Store) -> dict[str, object]:
-    """Returns a run as JSON: its record, its end and the gate's reasons in words, and the folder of each step's output by the
-    step's title."""
+    """Returns a run as JSON values: its record, its end and the gate's reasons in words, and the folders of the steps'
+    outputs by title."""
     outputs = {step.title: str(store.output(step.stage, step.fingerprint)) for step in record.stages}
     reasons = explain(record.verdict).sentences if record.verdict is not None else []
     words = {"headline": ending_of(record).headline, "reasons": reasons}
@@ -171,5 +171,5 @@ def summary_json(record: RunRecord, store: Store) -> dict[str, object]:
 
 
 def window(spans: Sequence[str]) -> str:
-    """Returns the first and the last of some spans, and how many they are; empty of none."""
+    """Returns the first and the last span, and the number of spans, as text; empty without spans."""
     return window_text(spans) + (f", {len(spans)} spans" if len(spans) > 1 else "")

@@ -32,7 +32,7 @@ _FACTS = {
 
 
 def training(results: RunResults) -> Section | None:
-    """Returns the section; None of a run that did not come to a training."""
+    """Returns the section on the training; None if the run did not reach it."""
     if _STEP not in results.outputs:
         return None
     trained, chosen = results.read(_STEP, Trained) or Trained(), results.record.training
@@ -48,7 +48,7 @@ def training(results: RunResults) -> Section | None:
 
 
 def recorded(path: Path) -> list[dict[str, float | None]]:
-    """Returns the points of a training's file; none where it is not on this machine."""
+    """Returns the points in a training's history.json; an empty list if the file cannot be read."""
     try:
         return list(json.loads(path.read_text(encoding="utf-8"))["history"])
     except (OSError, ValueError, KeyError):
@@ -67,14 +67,14 @@ def _charts(points: Sequence[Point], best: int | None) -> Iterator[Chart]:
 
 
 def _line(points: Sequence[Point], name: str) -> Line:
-    """Returns (step, value) of each point that has one."""
+    """Returns the (step, value) of each point that has a number under this name."""
     return [(int(p["step"] or 0), value) for p in points if isinstance(value := p.get(name), int | float)]
 
 
 def _chart(
     what: str, lines: Sequence[Line], keys: Sequence[tuple[str, str]] = (), *, best: int | None = None, note: str = ""
 ) -> Chart:
-    """Values by step.
+    """Returns a chart of values by step.
 
     Args:
         lines: the second one is dashed.

@@ -1,4 +1,4 @@
-"""How a run ended, in words and a colour, and the gate's checks in words; whoever tells of a run or a verdict says it from here.
+"""How a run ended, in words and a colour, and the gate's checks in words, for terminal, pages and Prefect.
 
     ending = ending_of(record)
     ending.headline, ending.tone        # "Version 2 is promoted: auc rose from 0.887 (version 1) to 0.8944.", "green"
@@ -6,7 +6,7 @@
     found.reasons[0].text.summary       # "auc fell from 0.8534 (version 3) to 0.7016, more than the allowed drop of 0.0071"
     found.sentences
 
-A check that is new is told by its name and its outcome, until `_TEXTS` has words for it.
+A check that `_TEXTS` has no words for is told by its name and its outcome.
 """
 
 import re
@@ -85,7 +85,7 @@ def word_of(state: str) -> str:
 
 
 class RunSummary(Frozen):
-    """How a run ended, or how something else stands that a page is about."""
+    """The summary at the top of a page: how a run ended, or the state of what else the page is about."""
 
     word: str
     """The state in a word or two."""
@@ -100,13 +100,13 @@ class RunSummary(Frozen):
     notes: tuple[str, ...] = ()
     """The gate's remarks that decided nothing and that no check says."""
     checks: tuple[Check, ...] = ()
-    """What speaks against the candidate first."""
+    """The gate's checks, those that speak against the candidate first."""
     headlined: tuple[str, ...] = ()
-    """The keys of the checks that the headline and the concerns tell: a first model beside the baselines."""
+    """The keys of the checks that the headline and the concerns tell: those of a first model with the baselines."""
     judged_on: str = ""
-    """The rows that all values of the checks are of."""
+    """A phrase for the rows on which the values of all checks were computed."""
     meanings: str = ""
-    """What the metrics of the headline and the first checks are."""
+    """What the metrics in the headline and the first checks mean."""
     error: str = ""
     """The whole error of a run that failed."""
 
@@ -117,15 +117,15 @@ class RunSummary(Frozen):
 
     @property
     def coloured(self) -> str:
-        """The label, with the colour for who sees none."""
+        """The label with the name of its colour, for text without colours."""
         return self.label if self.tone == "plain" else f"{self.label} ({self.tone})"
 
     def tables(self, *, brief: bool = False, narrow: bool = False) -> list[Table]:
-        """Returns the first checks, and a folded table of the others; empty of none.
+        """Returns a table of the first checks, and a folded one of the others; an empty list without checks.
 
         Args:
-            brief: only the first ones that the headline does not tell, without intervals, and how many others there are.
-            narrow: without intervals.
+            brief: only the first checks that the headline does not tell, without intervals, and the number of others.
+            narrow: the same tables without intervals.
         """
         level = None if brief or narrow else next((check.confidence for check in self.checks if check.interval), None)
         checks = [check for check in self.checks if not (brief and check.key in self.headlined)]
@@ -149,7 +149,7 @@ class RunSummary(Frozen):
 
 
 def ending_of(record: RunRecord) -> RunSummary:
-    """Returns how a run ended."""
+    """Returns the summary of how a run ended."""
     state, verdict = record.state, record.verdict
     word, tone, begins = _ENDS.get(state, (str(state), "amber", "The candidate is not promoted"))
     at = f" in {listed(record.broken_off)}" if record.broken_off else ""
@@ -236,7 +236,7 @@ def _since(champion: ChampionSummary) -> str:
 
 
 def ending_section(ending: RunSummary) -> Section:
-    """Returns how a run ended, as a part that stands alone."""
+    """Returns the summary of a run as a section that stands alone."""
     return Section(
         f"Verdict: {ending.coloured}",
         [ending.headline],
@@ -251,7 +251,7 @@ def ending_section(ending: RunSummary) -> Section:
 
 
 def _gravity(check: Check, primary: str | None) -> tuple[bool, ...]:
-    """Sorts what speaks against a candidate first, then what a person should look at, then the metric that decides."""
+    """Returns a sort key: first what speaks against a candidate, then what to look at, then the primary metric."""
     tone, decay = _tone(check), check.name == DECAY
     risk = (check.passed, tone != "red", tone != "amber" or decay)
     first = (*risk, check.slice is not None, check.name != CHAMPION, not decay)
@@ -259,7 +259,7 @@ def _gravity(check: Check, primary: str | None) -> tuple[bool, ...]:
 
 
 def _tone(check: Check) -> Tone:
-    """Returns the tone of what an outcome means for the candidate."""
+    """Returns the colour of a check, by what its outcome means for the candidate."""
     if not check.passed:
         return "plain" if check.status == KEPT else "amber" if check.status == NEEDS_PERSON else "red"
     if check.outcome in (BEYOND, NOT_COMPARED, "worse", "too few rows") or check.perhaps_beyond:
@@ -276,7 +276,7 @@ _TITLES = {
     "comparable": "comparable with {against}",
     "same model": "the same model as {against}",
 }
-"""What a check looks at, by its name."""
+"""The text of the cell that says what a check compares, by the check's name."""
 
 
 def _row(check: Check, narrow: bool, level: float | None) -> dict[str, object]:
@@ -311,7 +311,7 @@ def outcome_text(check: Check) -> str:
 
 
 def allowed(check: Check) -> str:
-    """Returns the limit of a check; empty: it has none. That of a change has the sign of a change for the worse."""
+    """Returns the limit of a check as text, for a change with the sign of a change for the worse; "" without one."""
     if check.allowed is None:
         return ""
     if check.limit in ("at least", "at most"):
@@ -339,13 +339,13 @@ class Text(NamedTuple):
 
 @dataclass(frozen=True)
 class Remark:
-    """Something to say about a candidate."""
+    """A remark on a candidate, mostly about one of the gate's checks."""
 
     text: Text
     check: Check | None = None
-    """That it is about."""
+    """The check that it is about."""
     overruled: bool = False
-    """The candidate was promoted by force, against it."""
+    """Whether the candidate was promoted by force, against this remark."""
 
     @property
     def key(self) -> str | None:
@@ -359,12 +359,12 @@ class Remark:
 
     @property
     def concern(self) -> bool:
-        """A person should look at it, although the candidate may be promoted."""
+        """Whether a person should look at it, although the candidate may be promoted."""
         return self.check is not None and self.check.concern
 
     @property
     def brief(self) -> str:
-        """Without the numbers behind it."""
+        """The remark without the numbers behind it."""
         return self.text.summary + (f"; {self.text.fix}" if self.text.fix else "")
 
     def __str__(self) -> str:
@@ -378,9 +378,9 @@ class Explanation:
     """A verdict in words."""
 
     reasons: tuple[Remark, ...] = ()
-    """The gravest first; of a candidate that is promoted, what speaks for it."""
+    """The reasons of the verdict, the gravest first; if the candidate is promoted, what speaks for it."""
     notes: tuple[Remark, ...] = ()
-    """What decided nothing."""
+    """Remarks that decided nothing."""
     alarms: tuple[Remark, ...] = ()
     """Why the champion itself needs a look; they change no verdict."""
 
@@ -433,7 +433,7 @@ def _supports(verdict: Verdict) -> list[Remark]:
 
 
 def level(verdict: Verdict) -> str:
-    """Returns the primary metric of the candidate beside that of the baselines."""
+    """Returns the candidate's primary metric beside the baselines', as text."""
     name = verdict.primary or ""
     # of a metric of the user's own nobody else can know
     which = f" ({'more' if verdict.better == 'higher' else 'less'} is better)" if ":" in name else ""
@@ -443,8 +443,8 @@ def level(verdict: Verdict) -> str:
 
 
 def _worth_a_note(checks: Sequence[Check], *, missed: bool) -> list[Check]:
-    """Returns the checks that are told: of slices only what is beyond a limit is told; and of thresholds, if none is
-    missed, on a slice's values the nearest to the limit."""
+    """Returns the checks that are worth a note: no comparisons on slices; thresholds that were not checked and, unless
+    one is `missed`, those nearest to their limits."""
     thresholds = [check for check in checks if check.name == THRESHOLD]
     met = [] if missed else nearest_to_limits([check for check in thresholds if check.value is not None])
     others = [c for c in checks if c.name != THRESHOLD and c.slice is None and c.outcome != "not compared"]
@@ -452,7 +452,7 @@ def _worth_a_note(checks: Sequence[Check], *, missed: bool) -> list[Check]:
 
 
 def _general(verdict: Verdict) -> list[str]:
-    """Returns sentences on what the comparison rests on, and on the slices."""
+    """Returns sentences on the rows that the comparison was made on, and on the slices."""
     said = []
     if verdict.sample_of is not None:
         said.append(f"judged on a random sample of {verdict.rows or 0:,} of {verdict.sample_of:,} rows")
@@ -497,7 +497,7 @@ def _without_value(check: Check, verdict: Verdict) -> Text:
 
 def _threshold(check: Check, verdict: Verdict) -> Text:
     if check.outcome == "not checked":
-        return _unchecked(check)
+        return _unchecked_text(check)
     where = f" on {named(check.slice, check.slice_value)}" if check.slice else ""
     value = f"{check.metric}{where} is {number(check.value)}"
     if check.passed:
@@ -509,8 +509,8 @@ def _threshold(check: Check, verdict: Verdict) -> Text:
     return Text(f"{check.metric}{where}{rows} is {number(check.value)}, {beyond} of {number(check.allowed)}")
 
 
-def _unchecked(check: Check) -> Text:
-    """Returns a threshold on a slice that could not be looked at, or on some of its values."""
+def _unchecked_text(check: Check) -> Text:
+    """Returns the sentence that a threshold could not be checked on a slice, or was not on some of its values."""
     least, count = f"{number(check.allowed)} rows (gate.slice_min_rows)", check.count or 0
     key = check.slice if check.slice_value is None else f"{check.slice}={check.slice_value}"
     if check.passed:
@@ -526,7 +526,7 @@ def _unchecked(check: Check) -> Text:
 
 
 def _compared(check: Check, verdict: Verdict) -> Text:
-    """Returns a metric beside another version's on the same rows."""
+    """Returns the text of a check that compares a metric with another version's on the same rows."""
     at = f"{named(check.slice, check.slice_value)} ({counted(check.rows or 0, 'row')}): " if check.slice else ""
     verb, side = ("fell", "drop") if (check.change or 0) < 0 else ("rose", "rise")
     metric, limit = f"{at}{check.metric}", f"the limit of {number(check.allowed)}"
@@ -553,7 +553,7 @@ def _compared(check: Check, verdict: Verdict) -> Text:
 
 
 def share_text(check: Check) -> str:
-    """Returns what the limit of a check is a share of, in words."""
+    """Returns the limit of a check as a share, in words: "2% of the champion's"."""
     share = f"{check.share:g}%"
     return {
         "champion": f"{share} of the champion's",
@@ -609,7 +609,7 @@ def _newer(check: Check, verdict: Verdict) -> Text:
 
 
 def _baseline(check: Check, verdict: Verdict) -> Text:
-    """Returns a metric beside a baseline's."""
+    """Returns the text of a check that compares a metric with a baseline's."""
     known = check.metric is not None
     values = f"{check.metric} is {number(check.value)}, {check.against} {number(check.before)}" if known else ""
     numbers = _gain(check)
@@ -645,7 +645,7 @@ def _gain(check: Check) -> str:
 
 
 def _alarms(decays: Sequence[Check], verdict: Verdict) -> tuple[Remark, ...]:
-    """Returns how a champion became worse, and what to do."""
+    """Returns a remark on how the champion became worse, and on what to do; empty if it did not."""
     if not decays:
         return ()
     first = decays[0]

@@ -1,9 +1,8 @@
-"""Two models on the same rows: the table of their metrics, and how a version stands to the champion that it met.
+"""Two models compared on the same rows, a version compared with the champion of its time, and phrases for rows.
 
     change_since(version)          # "auc +0.002 (+0.001 to +0.003) against v3 on 2013-12"
 
-A metric of one version and of another on rows of its own do not compare: wherever such a level stands, `level` names the spans
-of its rows.
+Metrics of versions on different rows cannot be compared: `own_levels` therefore names the spans of a version's rows.
 """
 
 from collections import defaultdict
@@ -23,7 +22,8 @@ Outcome = Literal["better", "worse", "no clear difference", ""]
 
 
 def outcome_of(check: Check) -> Outcome:
-    """Returns whether the second of two models is better: the interval of the change lies wholly on one side of 0."""
+    """Returns "better" or "worse" for the second of two models if the interval of the change lies on one side of 0,
+    else "no clear difference"; "" without an interval."""
     if check.interval is None:
         return ""
     low, high = check.interval
@@ -59,8 +59,8 @@ def paired_table(title: str, checks: Sequence[Check], first: str, second: str, n
 
 
 def change_since(version: Version) -> str:
-    """Returns a version against the champion of its time, on the eval rows of the run that made it, which scored both:
-    "auc +0.002 (+0.001 to +0.003) against v3 on 2013-12"; empty where its gate did not compare the two."""
+    """Returns how a version did against the champion of its time, on the eval rows of the run that made it: "auc +0.002
+    (+0.001 to +0.003) against v3 on 2013-12". Empty if its gate did not compare the two."""
     compared = version.facts.get("compared")
     if not isinstance(compared, dict):
         return ""
@@ -69,7 +69,7 @@ def change_since(version: Version) -> str:
 
 
 def own_levels(version: Version) -> str:
-    """Returns the most important metrics of a version, with the spans of its rows."""
+    """Returns the most important metrics of a version as text, with the spans of its rows; empty without metrics."""
     line = metrics_line(metrics_of(version))
     return line + _on(eval_spans(version)) if line else ""
 
@@ -84,12 +84,12 @@ def judged_spans(store: Store, record: RunRecord) -> tuple[str, ...]:
 
 
 def rows_in_words(spans: Sequence[str]) -> str:
-    """Returns the eval rows of spans, in words."""
+    """Returns a phrase for the eval rows of spans: "the eval rows of 2013-12"."""
     return f"the eval rows{of_window(spans)}" if spans else "the eval rows of its run"
 
 
 def rows_of(rows: int, spans: Sequence[str], split: str = "eval") -> str:
-    """Returns which rows metrics are of, as far as it is known."""
+    """Returns a phrase for the rows that metrics are of: "1,200 eval rows of 2013-12", or "1,200 eval rows"."""
     return f"{counted(rows, f'{split} row')}{of_window(spans)}"
 
 
@@ -98,7 +98,7 @@ def _on(spans: Sequence[str]) -> str:
 
 
 def names_of_versions(registry: Registry) -> defaultdict[int, list[str]]:
-    """Returns the names that point at each version: champion, previous, aliases; none of a version that nothing points at."""
+    """Returns the names that point at each version: champion, previous, aliases; an empty list for other versions."""
     places = {"champion": registry.decided_against(), "previous": registry.previous(), **registry.aliases()}
     names: defaultdict[int, list[str]] = defaultdict(list)
     for name, number in places.items():
@@ -113,13 +113,13 @@ def eval_spans(version: Version) -> tuple[str, ...]:
 
 
 def spans_in(parts: object) -> tuple[str, ...]:
-    """Returns the spans of the parts, (span, split), that a version keeps."""
+    """Returns the distinct spans of a list of parts, each [span, split]; empty for anything else."""
     found = [part[0] for part in parts if isinstance(part, list) and part] if isinstance(parts, list) else []
     return tuple(dict.fromkeys(map(str, found)))
 
 
 def metrics_of(version: Version) -> dict[str, float]:
-    """Returns the metrics of a version on the eval rows of its run."""
+    """Returns the metrics of a version on the eval rows of the run that made it."""
     metrics = version.facts.get("metrics")
     found = metrics if isinstance(metrics, dict) else {}
     return {name: value for name, value in found.items() if isinstance(value, int | float)}

@@ -31,7 +31,7 @@ ENOUGH_ROWS = 1000
 
 
 def constant(task: Task, facts: LabelFacts, rows: Rows, metrics: Sequence[Metric]) -> dict[str, float | None] | None:
-    """Returns every metric of the constant on these rows; None when the train labels are not known."""
+    """Returns the value of each metric for the constant on these rows; None when the train labels are not known."""
     if task.constant(facts, len(rows)) is None:
         return None
     values: dict[str, float | None] = {}
@@ -44,8 +44,8 @@ def constant(task: Task, facts: LabelFacts, rows: Rows, metrics: Sequence[Metric
 def constant_predictions(
     task: Task, facts: LabelFacts, metric: Metric, rows: int, best_by: str | None = None
 ) -> Floats | None:
-    """Returns the predictions of the best constant by `metric`, or by the one named; None if the labels' facts do not
-    give one."""
+    """Returns the predictions of the constant that is best by `metric`, or by the metric `best_by`; those that order
+    nothing for ranking metrics. None if the labels' facts do not give a constant."""
     return _order(metric.name, rows) if metric.unit == "groups" else task.constant(facts, rows, best_by or metric.name)
 
 
@@ -54,13 +54,13 @@ Outcome = Literal["better", "worse", "cannot tell", "too few rows"]
 
 @dataclass(frozen=True)
 class BaselineTest:
-    """How the candidate stands to a baseline by all metrics."""
+    """The result of a test of the candidate against a baseline."""
 
     outcome: Outcome
     decisive: Check | None
-    """The metric that decides; None: the rows are too few for any."""
+    """The check of the metric that decides; None: the rows are too few for any."""
     beside: Check | None = None
-    """The primary metric, where another one decides."""
+    """The check of the primary metric, where another one decides."""
 
 
 def compare_with_baseline(
@@ -74,11 +74,11 @@ def compare_with_baseline(
     check: Callable[[], None] = lambda: None,
     first: bool = False,
 ) -> Check | None:
-    """Returns one metric of the candidate beside a baseline's on the same rows; None where it has no value.
+    """Returns the check of one metric against a baseline on the same rows; None where the difference has no value.
 
     Args:
         others: the predictions of the baseline.
-        first: of a first model, which may be held against the constant on fewer rows of a class.
+        first: whether it is a first model, which may be compared with the constant on fewer rows of a class.
     """
     options: dict[str, Any] = {"class_rows": FIRST_CLASS_ROWS if first else CLASS_ROWS, "seed": seed, "check": check}
     difference = compare(rows, others, metrics=(metric,), **options)[metric.name]
@@ -92,7 +92,7 @@ def compare_with_baseline(
     return found.model_copy(update={"outcome": outcome})
 
 
-def first_model(
+def judge_first_model(
     task: Task,
     facts: LabelFacts,
     rows: Rows,
@@ -103,16 +103,17 @@ def first_model(
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
 ) -> BaselineTest | None:
-    """Returns whether a model that replaces none is better than the constant; None where no metric has a value.
+    """Returns the test of a model that replaces none against the constant; None where no metric has a value.
 
-    It is when its primary metric is better beyond chance, or is not worse and another metric is better. It is worse when it is
-    so beyond chance by a metric that it was trained for. Else the rows cannot tell, and below the least numbers of `uncompared`
-    there is no interval at all. The metrics share the error of `confidence` (Bonferroni), with Student's t for few rows.
+    It is better when its primary metric is better beyond chance, or is not worse and another metric is better. It is
+    worse when it is so beyond chance by a metric that it was trained for. Otherwise the outcome is "cannot tell", or
+    "too few rows" if `uncompared` names a reason. The metrics share the error of `confidence` (Bonferroni); few rows
+    get Student's t.
 
     Args:
         metrics: the first is the primary one.
-        trained_for: names of those by which it must not be worse than the best constant by the loss. (The mean of skewed
-            labels never has as small an absolute error as their median.)
+        trained_for: names of the metrics by which it must not be worse than the constant that is best by the loss. (The
+            mean of skewed labels never has as small an absolute error as their median.)
     """
     shared = 1 - (1 - confidence) / len(metrics)
 
@@ -141,7 +142,7 @@ def first_model(
     return BaselineTest("cannot tell", shown)
 
 
-def beats(
+def judge_against_baseline(
     task: Task,
     facts: LabelFacts,
     rows: Rows,
@@ -153,20 +154,19 @@ def beats(
     others: Floats | None = None,
     name: str = CONSTANT,
 ) -> BaselineTest | None:
-    """Returns whether a candidate with a champion beats a baseline; None where no metric has a value. (`first_model`:
-    without one.)
+    """Returns the test of a candidate against a baseline, where there is a champion; None where no metric has a value.
 
-    It does when its primary metric, the first of `metrics`, is better than the constant's: by its value alone on few rows,
-    which reject no good model by chance, and beyond chance (the interval of the gain is wholly above 0) from 1,000 rows on,
-    where a model that learned nothing would pass in half of all cases by its value. For auc the rows of the rarer class
-    count twice, with groups the groups. It also does when the primary metric is not worse beyond chance and another of
-    `metrics` is better beyond chance: a class of 95% leaves accuracy no room, and one outlier can decide an RMSE. Where a
-    metric cannot be compared (`uncompared`: fewer than 20 rows, groups, or rows of a class) its value alone counts. A
-    metric without a value on these rows is passed over; the next one that has a value stands in for the primary one.
+    It beats it when its primary metric, the first of `metrics`, is better. On few rows the value alone decides, so that
+    chance rejects no good model. From 1,000 rows on it must be better beyond chance (the interval of the gain is wholly
+    above 0): by its value, a model that learned nothing would pass in half of all cases. For auc the rows of the rarer
+    class count twice, with groups the groups. It also beats it when the primary metric is not worse beyond chance and
+    another of `metrics` is better beyond chance: a class of 95% leaves accuracy no room, and one outlier can decide an
+    RMSE. Where a metric cannot be compared (`uncompared`: fewer than 20 rows, groups, or rows of a class) its value
+    alone counts. A metric without a value is passed over; the next one stands in for the primary one.
 
     Args:
-        others: the predictions of another baseline, in the constant's place.
-        name: of the baseline.
+        others: the predictions of the baseline; None: those of the constant.
+        name: the name of the baseline.
     """
 
     def against(metric: Metric) -> Check | None:
@@ -190,8 +190,8 @@ def beats(
 
 
 def _order(metric: str, rows: int) -> Floats:
-    """Scores that know nothing: one for all rows; for mrr, which gives equal scores less than a random order has, a random
-    order, always the same."""
+    """Returns scores that order nothing: the same for all rows; for mrr, which gives equal scores less than a random
+    order, always the same random order."""
     if metric != "mrr":
         return np.full(rows, 0.5)
     return np.random.Philox(key=0).random_raw(rows) / 2.0**64

@@ -1,11 +1,11 @@
 """Compares two models on the same rows: the difference of each metric, and how sure it is.
 
     differences = compare(rows, others, metrics=(AUC, LOSS))
-    differences["auc"].difference, differences["auc"].interval(0.95)         # of rows' predictions - others
+    differences["auc"].difference, differences["auc"].interval(0.95)         # the model of rows, less others
     differences["auc"].few                                                   # "under 20 rows of one class", or None
 
-Whoever holds one model against another calls it: the gate beside the champion and the anchor, a baseline, a champion beside
-itself of earlier, `headway compare`. What is hard or easy about the rows both models share, and cancels.
+Every comparison of two models uses `compare`: the gate's with the champion, the anchor and the baselines, and the one
+of `headway compare`. How hard the rows are is the same for both models, and cancels in the difference.
 """
 
 import math
@@ -20,28 +20,28 @@ from headway.evaluation.verdict import Check
 from headway.metrics.base import Floats, Metric, Rows
 
 ROUNDING = 1e-6
-"""A difference of no more than this part of the values is none: predictions are float32, and equal models that round otherwise
-would differ beyond chance on every row."""
+"""A difference of at most this share of the values counts as 0: predictions are float32, and equal models that round
+differently would differ beyond chance on every row."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One metric of a model, less that of another one on the same rows; None where the metric is undefined on them."""
+    """The difference of a metric between two models on the same rows; None where the metric is undefined on them."""
 
     metric: str
     value: float | None
     other: float | None
-    """None also where there is no other model: the difference is the value."""
+    """None also where there is no other model; the difference is then the value."""
     difference: float | None
     error: float | None
-    """Standard."""
+    """The standard error of the difference."""
     freedom: float = math.inf
-    """Degrees of freedom of the standard error: of few units it is itself uncertain."""
+    """Degrees of freedom of the standard error, which is itself uncertain if there are few units."""
     few: str | None = None
-    """Why the rows are too few to compare by; there is no standard error then."""
+    """Why the rows are too few to compare the models; there is then no standard error."""
 
     def check(self, name: str, metric: Metric, confidence: float, **facts: Any) -> Check:
-        """Returns a check of it, with further facts."""
+        """Returns the difference as a check of the gate, with `facts` as further fields."""
         return Check(
             name=name,
             metric=self.metric,
@@ -57,33 +57,33 @@ class Difference:
         )
 
     def interval(self, confidence: float) -> tuple[float, float] | None:
-        """Returns the two-sided interval around the difference, by Student's t."""
+        """Returns the two-sided interval around the difference, by Student's t; None without a standard error."""
         if self.difference is None or self.error is None:
             return None
         reach = quantile(0.5 + confidence / 2, self.freedom) * self.error
         return self.difference - reach, self.difference + reach
 
     def detectable(self, confidence: float, tolerance: float = 0.0, power: float = 0.8) -> float | None:
-        """Returns the smallest true loss that a comparison with this spread would call beyond the tolerance in `power`
-        of all cases.
+        """Returns the smallest true worsening that a comparison with this standard error would find to be beyond the
+        tolerance in `power` of all cases; None without a standard error.
 
-        It is tolerance + (t(0.5 + confidence / 2) + t(power)) * standard error, t being the quantile of Student's distribution:
-        of many rows, at 95% and 80%, tolerance + 2.80 standard errors. The standard error is that which the true one is below
-        in four of five cases, since what is estimated is more often too small than too large.
-        """
+        It is tolerance + (t(0.5 + confidence / 2) + t(power)) * standard error, where t is the quantile of Student's
+        distribution: for many rows, at 95% and 80%, tolerance + 2.80 standard errors. The standard error in it is an
+        upper bound that holds in four of five cases, since an estimated error is too small more often than too
+        large."""
         if self.error is None:
             return None
         reach = quantile(0.5 + confidence / 2, self.freedom) + quantile(power, self.freedom)
         return tolerance + reach * self.error * _at_most(self.freedom)
 
     def probability_below(self, bound: float) -> float | None:
-        """Returns the one-sided p value of "the true difference is at least `bound`": small when clearly below."""
+        """Returns the p value of "true difference >= `bound`", small when clearly below; None without an error."""
         if self.difference is None or self.error is None:
             return None
         return tail(self.difference - bound, self.error, self.freedom)
 
     def probability_above(self, bound: float) -> float | None:
-        """Returns the one-sided p value of "the true difference is at most `bound`": small when clearly above."""
+        """Returns the p value of "true difference <= `bound`", small when clearly above; None without an error."""
         if self.difference is None or self.error is None:
             return None
         return tail(bound - self.difference, self.error, self.freedom)
@@ -98,13 +98,13 @@ def compare(
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Difference]:
-    """Returns the difference of each metric, by name.
+    """Returns the difference of each metric between two models, by name.
 
     Args:
-        rows: with the predictions of a model; rows of one unit are drawn together.
-        others: the predictions of the same rows by another model; None: the model is held against nothing.
-        class_rows: the rows of either class that a metric which rests on classes needs.
-        check: called now and then; may raise to stop.
+        rows: with the predictions of one model; rows of one unit are resampled together.
+        others: the predictions of the same rows by another model; None: there is no other model.
+        class_rows: the least number of rows of each class, for a metric whose `unit` is classes.
+        check: called before each metric; may raise to stop.
     """
     models = [rows] if others is None else [rows, rows.predicted(others)]
     samples = [Sample(each, seed) for each in models]
@@ -132,8 +132,8 @@ def _difference(metric: Metric, values: Sequence[float | None], spread: Spread |
 
 
 def _at_most(freedom: float, probability: float = 0.8) -> float:
-    """By how much a true standard deviation is greater than its estimate at most, in `probability` of all cases: by chi-square
-    (Wilson and Hilferty, "The distribution of chi-square", 1931)."""
+    """Returns the factor by which a true standard deviation is at most greater than its estimate, in `probability` of
+    all cases: by chi-square (Wilson and Hilferty, "The distribution of chi-square", 1931)."""
     if math.isinf(freedom):
         return 1.0
     part = 2 / (9 * freedom)

@@ -31,7 +31,7 @@ from headway.tasks.base import Task
 from headway.tasks.table import ALL_COMPARED, ALL_METRICS, task_of
 
 RANKED_TOLERANCE: dict[str, float | str] = {"ndcg": 0.005}
-"""Beside the task's, where the order within groups is judged."""
+"""The default tolerances that are added to the task's where the order within groups is judged."""
 OF_GAIN = "% of gain"
 
 
@@ -88,7 +88,7 @@ class EvaluationConfig(Frozen):
     @field_validator("slices", mode="before")
     @classmethod
     def _slices(cls, value: Any) -> Any:
-        """`distance: 4` is a mapping in YAML."""
+        """Turn `distance: 4`, which is a mapping in YAML, into text."""
         if not isinstance(value, list | tuple):
             return value
         names = [
@@ -146,7 +146,7 @@ class Threshold(Bounds):
 
 
 def slice_and_value(key: str) -> tuple[str, str | None]:
-    """Returns the slice, and the one value of it that is meant; None: each value."""
+    """Returns the name of the slice and its value in a key like `carrier=UA`; the value None means each value."""
     name, equals, value = key.partition("=")
     return name.strip(), value.strip() if equals else None
 
@@ -208,7 +208,7 @@ class GateConfig(Frozen):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the slices that thresholds name."""
+        """The columns of the slices in `thresholds`."""
         keys = dict.fromkeys(key for bounds in self.thresholds.values() for key in bounds.slices)
         return slice_columns([slice_and_value(key)[0] for key in keys])
 
@@ -222,7 +222,7 @@ class GateConfig(Frozen):
         own: Sequence[MetricSpec] = (),
         where: str = "gate",
     ) -> None:
-        """ConfigError when a metric that is named does not exist for this task.
+        """Raise ConfigError if the config names a metric that does not exist for this task.
 
         Args:
             ranked: whether the order within groups is judged.
@@ -267,7 +267,7 @@ class GateConfig(Frozen):
                 raise ConfigError(problem, where=f"{where}.{key}", fix=fix)
 
     def tolerances(self, task: Task | str, *, ranked: bool = False) -> dict[str, float | str]:
-        """Returns the metrics of the label to compare by and how much worse is accepted."""
+        """Returns the metrics by which models are compared, and how much worse each may be."""
         if self.tolerance:
             return self.tolerance
         default = dict(task_of(task).tolerances) | (RANKED_TOLERANCE if ranked else {})
@@ -275,7 +275,7 @@ class GateConfig(Frozen):
         return default if self.primary is None else default | {self.primary: default.get(self.primary, 0.0)}
 
     def primary_metric(self, task: Task | str, *, ranked: bool = False) -> str:
-        """Returns the metric that a better model is better on; always one that is compared."""
+        """Returns the metric that a better model must be better on; always one of `tolerances`."""
         if self.primary is not None:
             return self.primary
         usual, compared = "ndcg" if ranked else task_of(task).primary, self.tolerances(task, ranked=ranked)
@@ -283,10 +283,10 @@ class GateConfig(Frozen):
 
 
 def parse_tolerance(tolerance: float | str) -> tuple[float, str]:
-    """Returns (number, unit): the unit is "", "%" or "% of gain".
+    """Returns the number and the unit of a tolerance; the unit is "", "%" or "% of gain".
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: it is no such tolerance.
     """
     text = " ".join(str(tolerance).split())
     unit = next((unit for unit in (OF_GAIN, "%") if text.endswith(unit)), "")

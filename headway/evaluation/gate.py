@@ -11,12 +11,12 @@ order for all models), so neither model nor TensorFlow is needed. docs/gate.md h
     kept            the champion stays: the candidate is neither blocked nor better, or is the champion itself
     rejected        blocked: worse than the champion by more than the tolerance, under a threshold, no better than a
                     constant, or a model that was rolled back
-    needs a person  it passed where a person promotes; it cannot be compared; or it is a first model of which the rows
-                    cannot tell
+    needs a person  it passed and the config lets a person promote; it cannot be compared; or the rows cannot tell
+                    whether a first model is better than a constant
 
-Blocked is who is worse beyond chance by more than the tolerance: overall, on a slice (`headway.evaluation.tolerance`), or, with
-newer data, beside the anchor. That is the last champion that was promoted because it was better, or that a person chose: small
-losses, each within the tolerance of the champion before, add up to no more than the tolerance from the anchor.
+A candidate is blocked if it is worse beyond chance by more than the tolerance: overall, on a slice, or, with newer
+data, against the anchor (`headway.evaluation.tolerance`). The anchor is the last champion that was the first one, was
+better, or was chosen by a person: small losses, each within the tolerance, cannot add up to more than one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,11 +29,11 @@ import pyarrow as pa
 from headway.evaluation.baseline import (
     CONSTANT,
     BaselineTest,
-    beats,
     compare_with_baseline,
     constant,
     constant_predictions,
-    first_model,
+    judge_against_baseline,
+    judge_first_model,
 )
 from headway.evaluation.config import Bounds, GateConfig, slice_and_value
 from headway.evaluation.predictions import (
@@ -50,7 +50,7 @@ from headway.evaluation.predictions import (
 from headway.evaluation.requests import Champion, GateRequest, newer, trained_on
 from headway.evaluation.slices import slice_rows
 from headway.evaluation.tolerance import Comparison, Margins, decayed, made_up_for, within_tolerances, worth
-from headway.evaluation.units import drawn_together
+from headway.evaluation.units import with_resampling_units
 from headway.evaluation.verdict import (
     ANCHOR,
     CHAMPION,
@@ -82,14 +82,14 @@ NOT_CHECKED = "not checked"
 
 
 def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """Decides, and writes the verdict to `out`. Returns a `headway.evaluation.verdict.Decision` as JSON."""
+    """Decide, and write the verdict to `out`. Returns a `headway.evaluation.verdict.Decision` as JSON."""
     verdict = decide(request, monitor)
     write_verdict(verdict, out)
     return {"status": verdict.status}
 
 
 def decide(request: GateRequest, monitor: Monitor | None = None) -> Verdict:
-    """Returns the verdict."""
+    """Returns the verdict about the candidate; ConfigError if the config does not fit the task."""
     request.config.check(
         request.task,
         ranked=request.ranked,
@@ -101,7 +101,7 @@ def decide(request: GateRequest, monitor: Monitor | None = None) -> Verdict:
 
 
 class _Decision:
-    """One candidate before the gate."""
+    """The decision about one candidate: collects its checks, and makes the verdict from them."""
 
     def __init__(self, request: GateRequest, monitor: Monitor):
         self.request, self.config, self.monitor = request, request.config, monitor
@@ -112,7 +112,7 @@ class _Decision:
             "seed": request.seed,
             "check": monitor.check,
         }
-        """Of every comparison with a baseline."""
+        """Keyword arguments of every comparison with a baseline."""
         self.spans = tuple(sorted({span for span, _ in request.eval}))
         self.values = self.models.measured(self.models.candidate)
         self.broken = unusable(self.models.candidate)
@@ -120,11 +120,11 @@ class _Decision:
         self.checks: list[Check] = []
         self.champion: Metrics | None = None
         self.anchor: Metrics | None = None
-        """Their metrics."""
+        """The metrics of the champion and of the anchor; None until they are compared."""
         self.left_out: tuple[LeftOut, ...] = ()
         self.compared = False
         self.within_anchor = True
-        """The candidate is not blocked beside the anchor."""
+        """Whether the candidate is not blocked by the comparison with the anchor."""
 
     def verdict(self) -> Verdict:
         request, champion = self.request, self.request.champion
@@ -153,10 +153,10 @@ class _Decision:
         return self._verdict(status or PROMOTED, None if status else basis)
 
     def _add(self, check: Check, status: Status | None = None) -> Check:
-        """Keep a check.
+        """Record a check, and return it with the spans and the status filled in.
 
         Args:
-            status: what the candidate comes to by it; None: it passed, or says so itself.
+            status: the status that the failed check leads to; None: it passed, or has its status already.
         """
         facts: dict[str, Any] = {"spans": self.spans}
         if status is not None:
@@ -165,13 +165,13 @@ class _Decision:
         return self.checks[-1]
 
     def _status(self) -> Status | None:
-        """Returns the gravest status that a check speaks for; None: nothing speaks against a promotion."""
+        """Returns the gravest status among the failed checks; None: nothing speaks against a promotion."""
         found = {check.status for check in self.checks if not check.passed}
         return next((status for status in GRAVEST_FIRST if status in found), None)
 
     def _tolerances(self) -> dict[str, float | str]:
-        """Returns the tolerance of each metric to compare; without gate.tolerance, metrics of the mean alone that have no value
-        are left out."""
+        """Returns the tolerance of each metric to compare. Without gate.tolerance, metrics with `of_the_mean` that have
+        no value are left out."""
         tolerances = self.config.tolerances(self.models.task, ranked=self.request.ranked)
         return {
             name: tolerance
@@ -182,7 +182,7 @@ class _Decision:
     # --- beside the champion, and the anchor
 
     def _beside_champion(self, champion: Champion) -> Basis | None:
-        """Compare with the champion and the anchor; why the candidate is promoted, if nothing blocks it."""
+        """Compare with the champion and the anchor. Returns the reason to promote if nothing blocks, or None."""
         cause = self._not_comparable(champion)
         if cause is not None:
             self._add(cause.model_copy(update={"name": "comparable"}), NEEDS_PERSON)
@@ -211,10 +211,10 @@ class _Decision:
         return None
 
     def _beside_anchor(self, *, blocks: bool) -> None:
-        """Compare with the anchor by the metrics over all rows.
+        """Compare with the anchor, if there is one, by the metrics over all rows.
 
         Args:
-            blocks: reject a candidate that is beyond the tolerance.
+            blocks: whether to reject a candidate that is beyond the tolerance.
         """
         anchor = self.request.anchor
         if anchor is None:
@@ -232,7 +232,7 @@ class _Decision:
             self._add(check, blocked)
 
     def _champion_decay(self, champion: Champion, compared: Sequence[Check]) -> None:
-        """Checks whether the champion has become worse since its promotion, and whether the candidate makes up for it."""
+        """Check whether the champion has become worse since its promotion, and if the candidate makes up for it."""
         if champion.worth is None:
             return
         judging = self.models.judging
@@ -267,7 +267,7 @@ class _Decision:
         )
 
     def _not_comparable(self, other: Champion) -> Check | None:
-        """Returns why an earlier version cannot fairly be held against the candidate."""
+        """Returns a check that says why a comparison with an earlier version would not be fair, or None."""
         request = self.request
         cause = Check(name="", against=_name(other), outcome="")
         if other.incompatible is not None or other.predictions is None:
@@ -283,7 +283,7 @@ class _Decision:
     # --- beside the baselines
 
     def _beside_baselines(self) -> None:
-        """Hold the candidate against the constant and the other baselines; say which of them beat it beyond chance."""
+        """Compare with the constant and the other baselines; report those that are better beyond chance."""
         metrics = [self.models.judging[name] for name in dict.fromkeys((self.primary, *self.tolerances))]
         metrics = [metric for metric in metrics if metric.higher_is_better is not None and not metric.of_the_mean]
         if any(value is not None for value in self.values.values()):
@@ -305,9 +305,9 @@ class _Decision:
             if self.request.champion is None:
                 trained_for = [self.primary] if self.request.own_objective else [m.name for m in (*metrics, *objective)]
                 every = [*metrics, *objective]
-                tested = first_model(task, facts, rows, metrics=every, trained_for=trained_for, **self.options)
+                tested = judge_first_model(task, facts, rows, metrics=every, trained_for=trained_for, **self.options)
             else:
-                tested = beats(task, facts, rows, metrics=metrics, **self.options)
+                tested = judge_against_baseline(task, facts, rows, metrics=metrics, **self.options)
             decided = self._decide(tested, CONSTANT)
         for metric in metrics:
             predicted = constant_predictions(task, facts, metric, len(rows))
@@ -315,12 +315,12 @@ class _Decision:
                 self._told(CONSTANT, predicted, metric)
 
     def _beside_baseline(self, name: str, predicted: Floats, metrics: Sequence[Metric]) -> None:
-        """Compares the candidate with a baseline that it has to beat, or with one that is only told of."""
+        """Compare the candidate with a baseline that it has to beat, or with one that is only reported."""
         primary, rows = self.models.judging[self.primary], self.models.rows(self.models.candidate)
         decided: str | None = None
         if self.config.baseline and name in self.request.to_beat:
             facts = self.request.label or LabelFacts()
-            tested = beats(
+            tested = judge_against_baseline(
                 self.models.task, facts, rows, metrics=[primary], others=predicted, name=name, **self.options
             )
             decided = self._decide(tested, name)
@@ -329,7 +329,7 @@ class _Decision:
                 self._told(name, predicted, metric, whatever=metric is primary)
 
     def _decide(self, tested: BaselineTest | None, name: str) -> str | None:
-        """Keep the check of a baseline that has to be beaten; the metric that it was decided by."""
+        """Record the check of a baseline that must be beaten. Returns the deciding metric; None: there is none."""
         if tested is None:
             return None
         decisive = tested.decisive
@@ -348,10 +348,10 @@ class _Decision:
         return None if decisive is None else decisive.metric
 
     def _told(self, name: str, predicted: Floats, metric: Metric, *, whatever: bool = False) -> None:
-        """Say that a baseline is better than the candidate by a metric.
+        """Record a check that a baseline is better than the candidate by a metric, if it is so beyond chance.
 
         Args:
-            whatever: say how the two compare in any case.
+            whatever: record the comparison in any case.
         """
         rows = self.models.rows(self.models.candidate)
         test = compare_with_baseline(rows, predicted, metric, name=name, **self.options)
@@ -404,10 +404,10 @@ def _model(version: Champion | None) -> Model | None:
 
 
 def threshold_checks(config: GateConfig, models: "ScoredModels", values: dict[str, float | None]) -> Iterator[Check]:
-    """Yields the candidate against every threshold.
+    """Yields a check of the candidate for each bound of each threshold, over all rows and on slices.
 
     Args:
-        values: its metrics over all rows.
+        values: the candidate's metrics over all rows.
     """
     for name, threshold in config.thresholds.items():
         measured = Check(name=THRESHOLD, metric=name, value=values[name], rows=len(models.candidate), outcome="")
@@ -434,7 +434,7 @@ def _sides(measured: Check, bounds: Bounds) -> Iterator[Check]:
 
 
 def _on_slice(config: GateConfig, models: "ScoredModels", name: str, key: str, bounds: Bounds) -> Iterator[Check]:
-    """Yields checks of a slice's values: one that is named has to have rows and a metric; else those that have them."""
+    """Yields a threshold's checks on slices: on a named value, which needs rows and a metric, or on all with both."""
     column, only = slice_and_value(key)
     rows, metric = models.rows(models.candidate), models.judging[name]
     few = unknown = 0
@@ -467,7 +467,7 @@ def _on_slice(config: GateConfig, models: "ScoredModels", name: str, key: str, b
 
 
 class ScoredModels:
-    """Predictions as tables and as rows, and what is measured of them."""
+    """The predictions of every model on the same rows, as tables and as rows, and their metrics."""
 
     def __init__(self, request: GateRequest, monitor: Monitor):
         self.request, self.monitor = request, monitor
@@ -479,11 +479,11 @@ class ScoredModels:
         self._reads_columns = any(metric.reads_columns for metric in self.judging.values())
         self.candidate = self.table(request.candidate.predictions)
         rows = rows_of(self.candidate, self.task, request.group, columns=self._reads_columns)
-        self._rows, self.drawn_by = drawn_together(request.units, self.candidate, rows, group=request.group)
+        self._rows, self.drawn_by = with_resampling_units(request.units, self.candidate, rows, group=request.group)
         self._last: tuple[pa.Table, Rows] | None = None
 
     def table(self, predictions: Ref[Any]) -> pa.Table:
-        """Returns the predictions in a file, read once."""
+        """Returns the predictions in a file, which is read once."""
         path, request = predictions.file, self.request
         if path not in self._read:
             candidate = not self._read  # which is read first
@@ -496,7 +496,7 @@ class ScoredModels:
         return self._read[path]
 
     def of(self, champion: Champion) -> pa.Table:
-        """Returns the predictions of a champion; what was computed of the last rows goes."""
+        """Returns the predictions of a champion, and drops the cached rows of the last table."""
         assert champion.predictions is not None
         self._last = None
         return self.table(champion.predictions)
@@ -505,7 +505,7 @@ class ScoredModels:
         check_same_rows(self.candidate, table, whose, str(predictions.path))
 
     def rows(self, table: pa.Table) -> Rows:
-        """Returns the rows of a table; those of the last one are kept, with what metrics computed of them."""
+        """Returns a table as rows. Those of the last table are cached, with what metrics computed of them."""
         if self._last is None or self._last[0] is not table:
             self._last = None
             rows = replace(self._rows, memo={})
@@ -516,18 +516,18 @@ class ScoredModels:
         return self._last[1]
 
     def measured(self, table: pa.Table) -> dict[str, float | None]:
-        """Returns every metric of a model."""
+        """Returns every metric of a model, by name."""
         return measured(tuple(self.judging.values()), self.rows(table))
 
     def worth(self, table: pa.Table, metrics: Sequence[Metric]) -> Worth:
-        """Returns these metrics of a model, with their standard errors."""
+        """Returns a model's value, gain over the constant and error, by each of these metrics."""
         request = self.request
         return worth(
             self.task, self.rows(table), metrics, label=request.label, seed=request.seed, check=self.monitor.check
         )
 
     def baselines(self) -> dict[str, Any]:
-        """Returns the metrics of the constant, and of every other baseline on the same rows."""
+        """Returns the metrics of the constant, and of every other baseline, by the baseline's name."""
         baselines: dict[str, Any] = {}
         if self.request.label is not None:
             metrics = tuple(self.judging.values())

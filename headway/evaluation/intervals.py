@@ -1,23 +1,24 @@
-"""How uncertain metrics are: by one method, of one model's values and of the differences of two.
+"""Standard errors and confidence intervals: of the metrics of one model, and of the differences of two.
 
     intervals(rows, metrics)                       # {"auc": (0.70, 0.74), "loss": (0.41, 0.44), ...}
     spread_of(AUC, [Sample(ours), Sample(theirs)])     # of the difference on the same rows
 
-The standard error comes from how much a metric moves with the weight of each row (`Metric.influence`), added up by unit where
-rows are drawn together: what a bootstrap of the rows converges to, without drawing. Intervals are by Student's t, with as many
-degrees of freedom as the variance of that variance leaves (Satterthwaite, 1946): of a share of 2% these are twice the rows of the
-rarer class. The largest error is taken to be as large as its tail says (`reaching`). Around a value they are
+The standard error comes from how much a metric moves with the weight of each row (`Metric.influence`), summed by unit
+where rows are resampled together: a bootstrap of the rows converges to the same. Intervals use Student's t, with as
+many degrees of freedom as the variance of that variance leaves (Satterthwaite, 1946): for a share of 2%, twice the rows
+of the rarer class. The largest error counts as much as the tail suggests (`with_likely_max`). The interval around a
+value is for
 
     a share              Wilson's score interval of as many rows as have this error (Franco et al., "Comparative study of
                          confidence intervals for proportions in complex sample surveys", 2019)
-    a sum of distances   ece, miscoverage, bias: chance alone makes them positive; see `between_distances`
-    a ratio, an r2       symmetric in its logarithm, in that of 1 - r2; longer above where this is skewed still
+    a sum of distances   ece, miscoverage, bias: chance alone makes them positive; see `distance_interval`
+    a ratio, an r2       symmetric in the logarithm of it, or of 1 - r2; longer above where that is still skewed
     any other            corrected for skewness (Hall, "On the removal of skewness by transformation", 1992)
 
-and around a difference symmetric. A metric without a derivative, such as one of the user's own, is computed twenty times, each
-time without a twentieth of the rows (the delete-a-group jackknife: Kott, "The delete-a-group jackknife", 2001), of many rows on a
-sample. A choice that jumps as rows change, such as a threshold, is made on twenty random thirds of them (Shao and Wu, "A general
-theory for jackknife variance estimation", 1989).
+and the one around a difference is symmetric. A metric without a derivative, such as a user's own, is computed twenty
+times, each time without a twentieth of the rows (the delete-a-group jackknife: Kott, "The delete-a-group jackknife",
+2001), of many rows on a sample. A choice that jumps as rows change, such as a threshold, is made on twenty random
+thirds of them (Shao and Wu, "A general theory for jackknife variance estimation", 1989).
 """
 
 import math
@@ -30,41 +31,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.evaluation.units import drawn_units, effective_units, uncompared
+from headway.evaluation.units import effective_units, resampling_units, uncompared
 from headway.messages import agree, listed
 from headway.metrics.base import Floats, Metric, Rows, by_unit
 
 Interval = tuple[float, float]
 DRAWS = 1000
-"""Of a normal distribution, for sums of distances."""
+"""The number of draws from a normal distribution, for sums of distances."""
 TAIL = 1.5
-"""The tail are so many times the square root of the rows, or units."""
+"""The number of units in the tail, as a multiple of the square root of all."""
 LEAST_TAIL, MOST_TAIL = 5, 0.2
 MOST_REACH = 1.5
-"""The largest error is taken to be at most so many times as large as it was."""
+"""The most by which `with_likely_max` multiplies the largest value."""
 BLOCKS = 20
 """Parts of the rows, each of which is left out once."""
 MOST_UNITS = 50_000
-"""The standard errors of all follow from those of so many random rows, or groups."""
+"""Of more rows, or groups, a random sample of so many gives the standard errors."""
 MOST_PARTS = 64
-"""A metric that is the sum of more, such as a bias over many classes, is taken to have a derivative: the product of all of them
-would cost more."""
+"""A metric that is the sum of more parts, such as a bias over many classes, is taken to have a derivative: the
+covariance of all parts would cost more."""
 PRECISE = 0.01
-"""So near a standard error from the sample is to that from all rows, in two of three cases."""
+"""How far a sample's standard error may be from that of all rows, as a share of it, in two of three cases."""
 FEW = 5
-"""So few rows carry half of the variance only where the rarest of them decide."""
+"""If no more than so many rows carry half of the variance, rare rows decide it."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How uncertain an estimate is."""
+    """The uncertainty of an estimate."""
 
     error: float
-    """Standard."""
+    """The standard error."""
     freedom: float
-    """Degrees of freedom of the error."""
+    """Degrees of freedom of the standard error."""
     skewness: float
-    """Of the estimate."""
+    """The skewness of the estimate."""
 
 
 def intervals(
@@ -72,9 +73,8 @@ def intervals(
 ) -> dict[str, Interval | None]:
     """Returns the two-sided interval of each metric, by name.
 
-    None where a metric has no value or no spread, and on too few rows (`headway.evaluation.units`). Rows of one unit
-    are drawn together.
-    """
+    None where a metric has no value or no standard error, and on too few rows (`headway.evaluation.units`). Rows of one
+    unit are resampled together."""
     sample = Sample(rows, seed)
     return {
         metric.name: None if uncompared(metric, rows) else _interval(metric, sample, (1 + confidence) / 2)
@@ -83,12 +83,12 @@ def intervals(
 
 
 def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
-    """Returns a sentence, where a few rows or units carry half of the variance of a metric: how large such rows are is
-    hardly known from so few of them, and intervals are too narrow."""
+    """Returns a sentence that names the metrics of which a few rows or units carry half of the variance; else None. How
+    large such rows are is hardly known from so few of them, and intervals are too narrow."""
     sample = Sample(rows, 0)
     found: dict[str, int] = {}
     for metric in metrics:
-        moved = None if uncompared(metric, rows) else sample.moved(metric, metric.moved)
+        moved = None if uncompared(metric, rows) else sample.moved(metric, metric.influence_by_unit)
         if moved is None:
             continue
         squares = moved**2
@@ -105,7 +105,7 @@ def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
 
 
 def spread_of_influence(rows: Rows, influence: Floats) -> Spread | None:
-    """Returns the spread of something by its derivative by the weight of each row, [rows]; None where it has none."""
+    """Returns an estimate's spread from its derivative by each row's weight, [rows]; None if all 0 or not finite."""
     sample = Sample(rows, 0)
     moved = by_unit(influence, rows, sample.codes, sample.units)
     return spread_of_sum(widened(moved, sample.effective), sample.effective)
@@ -113,35 +113,34 @@ def spread_of_influence(rows: Rows, influence: Floats) -> Spread | None:
 
 @dataclass(eq=False)
 class Sample:
-    """Rows, and what they are drawn by."""
+    """Rows with their resampling units, and random parts of the rows."""
 
     rows: Rows
     seed: int
 
     @property
     def codes(self) -> NDArray[np.int64] | None:
-        """The unit of each row; None: each row is one."""
-        return drawn_units(self.rows)[0]
+        """The unit of each row; None: each row is a unit."""
+        return resampling_units(self.rows)[0]
 
     @property
     def units(self) -> int:
-        return drawn_units(self.rows)[1]
+        return resampling_units(self.rows)[1]
 
     @cached_property
     def effective(self) -> float:
-        """As how many units of equal weight they count; infinite where each row is one."""
+        """The effective number of units (`effective_units`); infinite where each row is a unit."""
         return effective_units(self.rows)
 
     def moved(
         self, metric: Metric, of: Callable[[Rows, NDArray[np.int64] | None, int], Floats | None]
     ) -> Floats | None:
-        """Returns how much each unit moves something of a metric, `of` some rows; of many units a sample's, which
-        together move it as much as all, if these tell its standard error to `PRECISE`. Not of a quotient without an
-        upper end: where what it is divided by is near 0, it is another number in each sample, and so is how much a row
-        moves it."""
+        """Returns how much each unit moves a metric, or its parts, as `of` computes it. Of many units it takes a random
+        sample, scaled to have the variance of all, if that gives the standard error to `PRECISE`. It never samples a
+        heavy metric, or a ratio: a denominator near 0 is another number in each sample."""
         if self.units > 2 * MOST_UNITS and not metric.heavy and not metric.ratio:
             some, _ = self._looked_at
-            codes, count = drawn_units(some)
+            codes, count = resampling_units(some)
             if (found := of(some, codes, count)) is not None:
                 squares = (found**2).reshape(count, -1).sum(1)
                 if (squares**2).sum() <= (4 * PRECISE**2 + 1 / count) * squares.sum() ** 2:
@@ -150,7 +149,7 @@ class Sample:
 
     @property
     def _looked_at(self) -> tuple[Rows, NDArray[np.int64]]:
-        """(the rows, of many units a sample; the place of each row's unit in a random order)"""
+        """The rows (of many units a sample), and the position of each row's unit in a random order."""
 
         def chosen() -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
             random = np.random.Philox(key=self.seed).random_raw(self.units)
@@ -162,20 +161,20 @@ class Sample:
             of_row = place if self.codes is None else place[self.codes]
             return of_row >= 0, of_row[of_row >= 0]
 
-        kept, place = self.rows.once_for_all(("sample", self.seed), chosen)
+        kept, place = self.rows.cached_for_all_models(("sample", self.seed), chosen)
         if len(place) == len(kept):
             return self.rows, place
-        return self.rows.once(("sample", self.seed), lambda: self.rows.at(kept)), place
+        return self.rows.cached(("sample", self.seed), lambda: self.rows.at(kept)), place
 
     @cached_property
     def jackknifed(self) -> list[Rows]:
-        """The rows without each twentieth of the units."""
+        """Twenty versions of the rows, each of which lacks another twentieth of the units."""
         rows, place = self._looked_at
         return [rows.at(place % BLOCKS != number) for number in range(BLOCKS)]
 
     @cached_property
     def thirds(self) -> list[Rows]:
-        """The rows of a random third of the units, twenty times."""
+        """Twenty versions of the rows, each with a random third of the units."""
         rows, place = self._looked_at
         count = min(self.units, MOST_UNITS)
         streams = (np.random.Philox(key=(self.seed, number + 1)) for number in range(BLOCKS))
@@ -183,8 +182,7 @@ class Sample:
         return [rows.at(rank[place] < -(-count // 3)) for rank in ranks]
 
     def effective_of(self, metric: Metric) -> float:
-        """Returns as how many units of equal weight the rows count, those of the rarer class where the metric rests on
-        these."""
+        """Returns the effective number of units, of the rarer class alone if the metric rests on classes."""
         return self.effective if metric.unit != "classes" else self._effective_of_classes
 
     @cached_property
@@ -199,7 +197,7 @@ class Sample:
 
 
 def widened(moved: Floats, effective: float) -> Floats:
-    """Returns how much each unit moves something, more where they count as few of equal weight."""
+    """Returns `moved` times the root of n / (n - 1) for n effective units: larger the fewer there are."""
     if math.isinf(effective):
         return moved
     return moved * (math.sqrt(effective / (effective - 1)) if effective > 1 else math.inf)
@@ -209,11 +207,11 @@ def _interval(metric: Metric, sample: Sample, probability: float) -> Interval | 
     if (value := metric.on(sample.rows)) is None:
         return None
     parts = metric.parts(sample.rows)
-    of_parts = None if parts is None else sample.moved(metric, metric.moved_parts)
+    of_parts = None if parts is None else sample.moved(metric, metric.parts_influence_by_unit)
     if parts is not None and of_parts is not None:
         effective = sample.effective_of(metric)
         moved = widened(of_parts, effective)
-        return _clipped(metric, between_distances(moved, parts, effective, probability, sample.seed))
+        return _clipped(metric, distance_interval(moved, parts, effective, probability, sample.seed))
     spread = spread_of(metric, (sample,))
     if spread is None or not (spread.error > 1e-12 * abs(value) and math.isfinite(spread.error)):
         return None
@@ -243,15 +241,16 @@ def _clipped(metric: Metric, interval: Interval | None) -> Interval | None:
 
 
 def spread_of(metric: Metric, samples: Sequence[Sample]) -> Spread | None:
-    """Returns the spread of a metric of the first model, less that of a second on the same rows where there is one;
-    None where it cannot be told."""
+    """Returns the spread of a metric of one model, or of the difference of two on the same rows; None if unknown."""
     first, alone = samples[0], len(samples) == 1
     effective = first.effective_of(metric)
     parts = [found for each in samples if (found := metric.parts(each.rows)) is not None]
     if len(parts) == len(samples) and len(parts[0]) <= MOST_PARTS:
         return _spread_of_parts(metric, samples, parts, effective)
     of_units = [
-        each.moved(metric, metric.moved) if alone else metric.moved(each.rows, each.codes, each.units)
+        each.moved(metric, metric.influence_by_unit)
+        if alone
+        else metric.influence_by_unit(each.rows, each.codes, each.units)
         for each in samples
     ]
     known = [each for each in of_units if each is not None]
@@ -261,15 +260,15 @@ def spread_of(metric: Metric, samples: Sequence[Sample]) -> Spread | None:
     if not alone and not moved.any():  # equal models
         return Spread(0.0, math.inf, 0.0)
     moved = widened(moved, effective)
-    return spread_of_sum(reaching(moved) if alone and metric.heavy else moved, effective)
+    return spread_of_sum(with_likely_max(moved) if alone and metric.heavy else moved, effective)
 
 
 def _spread_of_parts(
     metric: Metric, samples: Sequence[Sample], parts: Sequence[Floats], effective: float
 ) -> Spread | None:
-    """Returns the spread of a sum of |parts|, which has no derivative where a part is 0: the parts are drawn with their
-    covariance."""
-    found = [metric.moved_parts(each.rows, each.codes, each.units) for each in samples]
+    """Returns the spread of a sum of |parts|, which has no derivative where a part is 0: it is simulated from normal
+    parts with their covariance."""
+    found = [metric.parts_influence_by_unit(each.rows, each.codes, each.units) for each in samples]
     by_model = [each.T for each in found if each is not None]
     if len(by_model) < len(samples):
         return None
@@ -301,8 +300,8 @@ def _jackknifed(metric: Metric, samples: Sequence[Sample]) -> Spread | None:
 
 
 def spread_of_sum(moved: Floats, effective: float) -> Spread | None:
-    """Returns the spread of the sum over the units, [units], which count as `effective` of equal weight; None where
-    there is none."""
+    """Returns the spread of a sum from how much each unit moves it, [units]; None where that is all 0, or not
+    finite."""
     squares = moved**2
     total = float(squares.sum())
     if not (total > 0 and math.isfinite(total)):
@@ -314,13 +313,12 @@ def spread_of_sum(moved: Floats, effective: float) -> Spread | None:
     return Spread(math.sqrt(total), max(freedom, 0.5), skewness)
 
 
-def reaching(moved: Floats) -> Floats:
-    """Returns the same with a largest part that one of four samples of so many reaches, if that is more.
+def with_likely_max(moved: Floats) -> Floats:
+    """Returns `moved` with its largest value raised to one that a quarter of all such samples reach, if that is larger.
 
-    Where a few rows carry the variance, a sample without such a row has too small an error and too little skewness, and a heavy
-    tail shows in the rows below the largest. A generalized Pareto distribution is fitted to them (Zhang and Stephens, "A new and
-    efficient estimation method for the generalized Pareto distribution", 2009).
-    """
+    Where a few rows carry the variance, a sample without such a row has too small an error and too little skewness. The
+    rows below the largest show how heavy the tail is: a generalized Pareto distribution is fitted to them (Zhang and
+    Stephens, "A new and efficient estimation method for the generalized Pareto distribution", 2009)."""
     size = np.abs(moved)
     count = min(int(MOST_TAIL * len(size)), int(TAIL * math.sqrt(len(size))))
     if count < LEAST_TAIL or not np.isfinite(size).all():
@@ -365,21 +363,22 @@ def wilson(share: float, error: float, reach: float) -> Interval | None:
     return middle - half, middle + half
 
 
-def between_distances(moved: Floats, parts: Floats, effective: float, probability: float, seed: int) -> Interval | None:
-    """Returns the interval of a sum of |parts|, which chance makes greater than it is (Kumar, Liang and Ma, "Verified
-    uncertainty calibration", 2019): the sums that would give the one seen, between the quantiles of `probability` on
-    either side.
+def distance_interval(moved: Floats, parts: Floats, effective: float, probability: float, seed: int) -> Interval | None:
+    """Returns the interval of a sum of |parts|, which chance makes too large (Kumar, Liang and Ma, "Verified
+    uncertainty calibration", 2019): the true sums for which the one seen lies between the quantiles 1 - `probability`
+    and `probability`. None where no part has a finite error.
 
-    Each is |true parts + a normal error|, drawn with the parts' covariance. How the true sum is divided among the parts is not
-    known. Chance adds most where few parts have it, and least where all have as many standard errors: the lower end takes the
-    parts without what chance explains, the upper one equal parts, but not less than the one-sided end where no sign is in doubt.
-    A true sum below all upper ends is missed on one side alone, so the lower end may miss it as often as both (Feldman and
-    Cousins, "Unified approach to the classical statistical analysis of small signals", 1998).
+    A simulated sum is that of |true parts + normal errors|, with the parts' covariance. How the true sum is divided
+    among the parts is not known. Chance adds most where few parts have it, and least where all have as many standard
+    errors. The lower end divides it like the parts beyond chance. The upper end divides it by standard errors, but is
+    no less than the one-sided end where no sign is in doubt. A true sum below all upper ends is missed on one side
+    only, so the lower end may miss it as often as both (Feldman and Cousins, "Unified approach to the classical
+    statistical analysis of small signals", 1998).
 
     Args:
-        moved: [units, parts]
+        moved: how much each unit moves each part, [units, parts].
         parts: [parts]
-        effective: as how many units of equal weight they count.
+        effective: the effective number of units.
     """
     covariance = moved.T @ moved
     error = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
@@ -394,7 +393,7 @@ def between_distances(moved: Floats, parts: Floats, effective: float, probabilit
     drawn *= quantile(probability, freedom) / quantile(probability, math.inf)
 
     def true(share: Floats, at: float) -> float:
-        """Returns the sum, divided by `share`, of which the one seen is the quantile `at`."""
+        """Returns the true sum, divided like `share`, for which the sum seen is the quantile `at`."""
         share = np.where(parts < 0, -share, share)
 
         def above(factor: float) -> bool:
@@ -422,8 +421,8 @@ def between_distances(moved: Floats, parts: Floats, effective: float, probabilit
 
 
 def _root(covariance: Floats) -> Floats:
-    """Returns the symmetric root: the signs of eigenvectors, and their rotation where values are equal, hang on the
-    last bit of a sum."""
+    """Returns the symmetric root of a covariance, since other roots depend on the eigenvectors' signs and rotations,
+    which hang on the last bit of a sum."""
     values, vectors = np.linalg.eigh(covariance)
     root: Floats = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
     return root
@@ -431,14 +430,14 @@ def _root(covariance: Floats) -> Floats:
 
 @lru_cache(8)
 def _normal_scores(parts: int, seed: int) -> Floats:
-    """Returns a normal distribution of each part, in a random order, [draws, parts]."""
+    """Returns the quantiles of a normal distribution for each part, in a random order, [draws, parts]."""
     of, random = NormalDist(), np.random.default_rng(seed)
     scores = np.array([of.inv_cdf((i + 0.5) / DRAWS) for i in range(DRAWS)])
     return np.stack([random.permutation(scores) for _ in range(parts)], 1)
 
 
 def _quantile_of(values: Floats, at: float) -> float:
-    """NumPy's `quantile` of few values, without its checks, which take most of its time."""
+    """Returns NumPy's `quantile` of few values, without the checks that take most of its time."""
     place = at * (len(values) - 1)
     low = min(int(place), len(values) - 2)
     below, above = np.partition(values, (low, low + 1))[low : low + 2].tolist()
@@ -449,8 +448,8 @@ def _quantile_of(values: Floats, at: float) -> float:
 
 
 def quantile(probability: float, freedom: float) -> float:
-    """Returns the quantile of Student's t distribution, of the normal one where `freedom` is infinite; from 2 degrees
-    on good to 5% (Wallace, "Bounds on normal approximations to Student's and the chi-square distributions", 1959)."""
+    """Returns the quantile of Student's t distribution, normal if `freedom` is infinite; within 5% from 2 degrees on
+    (Wallace, "Bounds on normal approximations to Student's and the chi-square distributions", 1959)."""
     z = NormalDist().inv_cdf(probability)
     if math.isinf(freedom):
         return z
@@ -459,7 +458,7 @@ def quantile(probability: float, freedom: float) -> float:
 
 
 def tail(distance: float, error: float, freedom: float) -> float:
-    """Returns the chance of a value below `distance` where 0 is expected; not too small from 4 degrees on."""
+    """Returns Student's t probability of a value below `distance` if 0 is true; not too small from 4 degrees on."""
     if error == 0:
         return 0.0 if distance < 0 else 1.0
     z = distance / error

@@ -1,4 +1,4 @@
-"""The measuring stage: what kept predictions amount to, so that a metric or a slice can be added without predicting again.
+"""The measuring stage: computes metrics from stored predictions, so that new metrics or slices need no new predictions.
 
     result = measure(MeasureRequest(task="binary", predictions=path), out, monitor)
     result["metrics"]["auc"], result["intervals"]["auc"], result["tables"]["roc"], result["worst_slices"]
@@ -28,8 +28,8 @@ from headway.evaluation.predictions import (
 )
 from headway.evaluation.requests import MeasureRequest
 from headway.evaluation.slices import slice_columns, slice_rows
-from headway.evaluation.threshold import Decided, decide, flagged
-from headway.evaluation.units import drawn_together
+from headway.evaluation.threshold import Decided, decide, with_decisions
+from headway.evaluation.units import with_resampling_units
 from headway.evaluation.worst_slices import worst
 from headway.metrics.base import Floats, Made, Metric, MomentMetric, Rows
 from headway.metrics.classification import ORDER, orders_of_parts
@@ -43,11 +43,11 @@ from headway.tasks.table import task_of
 
 METRICS = "metrics.json"
 MOST_INTERVALS = 200
-"""Slices of one column with intervals: the largest."""
+"""The most slices of one column that get intervals: the largest."""
 ROWS_AT_ONCE = 4_000_000
-"""Of all threads together."""
+"""The most rows that all threads together work on at once."""
 MOST_ROWS, _LONGEST = 12, 200
-"""Rows on which the model is most wrong, and characters of a value of theirs."""
+"""The most worst rows that are reported, and the most characters of a value in them."""
 _CLASSES = ("class", "label", "predicted")
 """Columns of tables that hold classes."""
 
@@ -71,12 +71,12 @@ def measure(request: MeasureRequest, out: Path, monitor: Monitor) -> dict[str, A
 
 
 def results(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[str, Any]:
-    """Returns the result of `measure` for a predictions table."""
+    """Returns the result of `measure` for a predictions table, without writing it."""
     task = task_of(request.task)
     metrics = metrics_of(task, request.ndcg_at, request.metrics, request.item, request.retrieval)
     rows = _rows(request, task, table, metrics)
     baselines = _baselines(request, task, metrics, table, rows, monitor)
-    rows, drawn_by = drawn_together(request.units, table, rows, group=request.group)
+    rows, drawn_by = with_resampling_units(request.units, table, rows, group=request.group)
     decided = None
     if request.threshold is not None and task.name == "binary":
         decided = decide(request.threshold, rows, given=request.given_threshold, seed=request.seed)
@@ -150,17 +150,17 @@ def _by_slice(
 
 
 def at_once(rows: int) -> int:
-    """Returns the number of threads for work on so many rows each, whose arrays take a hundred bytes of a row."""
+    """Returns the number of threads that may each work on `rows` rows at once, at a hundred bytes of arrays a row."""
     return max(1, min(MOST_THREADS, ROWS_AT_ONCE // max(rows, 1)))
 
 
 def _each(
     request: MeasureRequest, of: Callable[[Any], Made], items: Sequence[Any], rows: int, monitor: Monitor
 ) -> list[Made]:
-    """`of` each item, in threads unless code of the user's own runs in it, which may not be made for that.
+    """Returns `of(item)` for each item, in threads; in one if it runs user code, which may not be thread-safe.
 
     Args:
-        rows: of one item, at most.
+        rows: the most rows of one item.
     """
     own = request.metrics or ":" in request.task
     return in_threads(of, items, most=1 if own else at_once(rows), check=monitor.check)
@@ -174,7 +174,7 @@ def _baselines(
     rows: Rows,
     monitor: Monitor,
 ) -> dict[str, Any]:
-    """Returns the metrics of the constant, and of other models on the same rows."""
+    """Returns the metrics of the constant and of other models on the same rows, by name."""
     found: dict[str, Any] = {}
     if request.label is not None and (values := constant(task, request.label, rows, metrics)) is not None:
         found["constant"] = values
@@ -206,10 +206,10 @@ def _threshold(request: MeasureRequest, decided: Decided | None) -> dict[str, An
 
 
 def _with_names(request: MeasureRequest, table: Table, rows: Rows, decided: Decided | None) -> dict[str, list[Any]]:
-    """Returns a table of the rows, with the names of classes. A confusion matrix has decisions by the one threshold
-    that is for use; what judges decisions has those of rows that had no say."""
+    """Returns a table of the rows, with the names of classes. A confusion matrix has the decisions by the threshold for
+    use; other tables of decisions have those by thresholds that other rows chose."""
     if table.decides and decided is not None:
-        rows = flagged(rows, decided.threshold) if table.name == CONFUSION.name else decided.rows
+        rows = with_decisions(rows, decided.threshold) if table.name == CONFUSION.name else decided.rows
     columns = table.on(rows)
     names = [name for name in _CLASSES if name in columns] if table.decides and request.classes else ()
     return columns | {name: [request.classes[i] for i in columns[name]] for name in names}
@@ -219,7 +219,7 @@ def _with_names(request: MeasureRequest, table: Table, rows: Rows, decided: Deci
 
 
 def row_losses(rows: Rows, loss: Metric | None, losses: Floats | None = None) -> Floats | None:
-    """Returns the loss of each row, [rows]: those given, or by a metric; None where a row has none."""
+    """Returns the loss of each row, [rows]: `losses` if given, else by the metric; None where any is not finite."""
     if losses is not None:
         return losses if rows.total > 0 and np.isfinite(losses).all() else None
     if not isinstance(loss, MomentMetric) or not rows.total > 0 or not rows.known:
@@ -236,20 +236,20 @@ def worst_rows(
     shown: Mapping[str, Temporal | None],
     classes: Sequence[str | int],
 ) -> list[dict[str, Any]]:
-    """Returns the facts of a `headway.evaluation.measured.WorstRow` of each of the rows with the greatest losses, the
-    greatest first.
+    """Returns the rows with the greatest losses, the greatest first, with the fields of
+    `headway.evaluation.measured.WorstRow`.
 
-    A row is told by its number in the split, as `headway export-rows` writes it, its label and its prediction.
+    A row is identified by its number in the split, as `headway export-rows` writes it, its label and its prediction.
 
     Args:
-        table: of the rows' predictions.
+        table: the rows' predictions.
         losses: of each row, [rows]; None: they have none.
-        shown: the columns whose values are told, since reports travel, and the kind of those that are dates or times.
+        shown: the only columns whose values are reported (reports travel), and the kind of dates or times.
         classes: the names of the label's classes, by index.
     """
     if losses is None:
         return []
-    losses = losses if rows.alike else np.where(rows.weight > 0, losses, -np.inf)
+    losses = losses if rows.unweighted else np.where(rows.weight > 0, losses, -np.inf)
     least = np.partition(losses, -MOST_ROWS)[-MOST_ROWS] if len(losses) > MOST_ROWS else -np.inf
     high = np.flatnonzero((losses >= least) & np.isfinite(losses))
     worst = high[np.argsort(-losses[high], kind="stable")][:MOST_ROWS].tolist()  # of equal losses the first rows

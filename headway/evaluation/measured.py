@@ -1,9 +1,9 @@
-"""The answer of the measuring stage, with fields.
+"""The result of the measuring stage, as a class with fields.
 
     found = Measured.model_validate(result)
     found.of("auc").interval, found.by_slice["carrier"]["EV"].of("auc").value, found.worst_slices.slices[0].loss
 
-Metrics are by name, and intervals beside them; a reader asks for one metric with all that is known of it.
+Metrics and their intervals are stored by name; `of` returns one metric with its interval.
 """
 
 from typing import Any
@@ -19,29 +19,29 @@ Values = dict[str, float | None]
 
 
 class Metrics(Result):
-    """Metrics on the same rows."""
+    """Metrics of one model on the same rows, with their intervals."""
 
     metrics: Values = Field(default={})
     intervals: dict[str, Interval | None] = Field(default={})
 
     def of(self, name: str) -> MetricValue:
-        """Returns a metric by its name; without a value where it was not measured."""
+        """Returns a metric by its name; its value is None where it was not measured."""
         return MetricValue(name=name, value=self.metrics.get(name), interval=self.intervals.get(name))
 
     @property
     def values(self) -> list[MetricValue]:
-        """All of them, in their order."""
+        """All metrics, in their order."""
         return [self.of(name) for name in self.metrics]
 
 
 class SliceMetrics(Metrics):
-    """The candidate on one slice."""
+    """The metrics on one slice."""
 
     rows: int
 
 
 class Threshold(Metrics):
-    """Decisions at the threshold."""
+    """The chosen threshold, and the metrics of the decisions by it."""
 
     rule: str
     value: float | None = None
@@ -50,7 +50,7 @@ class Threshold(Metrics):
 
 
 class WorstRow(Result):
-    """A row with a great loss."""
+    """One of the rows with the greatest losses."""
 
     row: int
     """Its number in the split."""
@@ -62,7 +62,7 @@ class WorstRow(Result):
     of_label: float | None = None
     """The probability of the label's class, where there are several."""
     values: dict[str, str | int | float | None] = Field(default={})
-    """Of the columns whose values a report may tell."""
+    """The values of the columns that a report may show."""
 
 
 class WorstSlice(Result):
@@ -80,7 +80,7 @@ class WorstSlice(Result):
 
 class WorstSlices(Result):
     metric: str = "loss"
-    """What `loss` of a slice is called: loss, or deviance."""
+    """The name of the metric that a slice's `loss` is: loss, or deviance."""
     tried: int = 0
     columns: int = 0
     significant: int = 0
@@ -88,26 +88,26 @@ class WorstSlices(Result):
 
 
 class Measured(Metrics):
-    """One model on the rows of a split."""
+    """The metrics of one model on the rows of a split: the result of the measuring stage."""
 
     task: str
     rows: int
     sample_of: int | None = None
-    """The rows of which these are a random sample; None: all."""
+    """The number of rows of which these are a random sample; None: these are all."""
     spans: tuple[str, ...] = ()
-    """Of the rows."""
+    """The spans that the rows come from."""
     confidence: float = 0.95
     drawn_by: str | None = None
-    """In words: what rows are drawn together by."""
+    """A sentence that says which rows are resampled together; None: each by itself."""
     few_rows: str | None = None
-    """In words: which intervals rest on few rows."""
+    """A sentence about the intervals that rest on few rows; None: there are none."""
     baselines: dict[str, Values] = Field(default={})
-    """Other models on the same rows, the champion among them."""
+    """The metrics of other models on the same rows, by name; the champion is one of them."""
     by_slice: dict[str, dict[str, SliceMetrics]] = Field(default={})
-    """By column and value."""
+    """By the name of the slice and its value."""
     threshold: Threshold | None = None
     tables: dict[str, dict[str, list[Any]]] = Field(default={})
     """By name: a list per column."""
     worst_slices: WorstSlices | None = None
     worst_rows: tuple[WorstRow, ...] = ()
-    """The greatest loss first."""
+    """The rows with the greatest losses, the greatest first."""

@@ -1,4 +1,4 @@
-"""Predictions: read from the files that evaluation wrote, checked, as rows, and measured by every metric of a task.
+"""Reads predictions from the files that evaluation wrote, checks them, and measures them by every metric of a task.
 
     table = read_predictions(path)
     measured(metrics_of("binary"), rows_of(table, "binary"))        # {"loss": 0.42, "auc": 0.71, "accuracy": 0.8, ...}
@@ -25,29 +25,29 @@ from headway.metrics.retrieval import retrieval_metrics
 from headway.metrics.user_metric import MetricSpec
 from headway.schema.columns import UNIT
 from headway.tabular.hashing import U64, hash_texts, mix64
-from headway.tabular.list_arrays import is_text, value_numbers, whole
+from headway.tabular.list_arrays import factorize, is_text, whole
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
 ROW_LOSS = "row_loss"
-"""The loss of each row, where it does not follow from the prediction: of a task of the user's own."""
+"""The column of each row's loss, where that does not follow from the prediction: for a task of the user's own."""
 OWN = ("row", "label", "prediction", "weight", ROW_LOSS, UNIT)
-"""Columns of a predictions table that are not the data's."""
+"""The columns of a predictions table that do not come from the data."""
 OF_ROWS = ("row", "label", "weight")
-"""Columns that say which rows predictions are of."""
+"""The columns that identify the rows of a predictions table."""
 MOST_ROWS = 1 << 22
 """More rows are judged by a random sample of about so many, so that memory and time are bounded."""
 _GROUP_SHARE = 64
-"""A group of more than this part of a sample is drawn row by row: else a few groups decide how large the sample is."""
+"""A group larger than MOST_ROWS / this is sampled row by row: else a few groups would decide the size of the sample."""
 _HASH_BITS = 20
-"""Rows of groups are counted by so many bits of a hash."""
+"""The number of hash bits by which the rows of groups are counted."""
 _ALL_ROWS, _NOT_FINITE = b"rows", b"not finite"
 BATCH = 1 << 17
 _SALT = 0x6A75646765  # "judge"
 
 
 def measured(metrics: Sequence[Metric], rows: Rows) -> dict[str, float | None]:
-    """Returns each metric on these rows, by name."""
+    """Returns the value of each metric on these rows, by name; None where it is undefined."""
     return {metric.name: metric.on(rows) for metric in metrics}
 
 
@@ -58,9 +58,9 @@ def metrics_of(
     item: str | None = None,
     retrieval: bool = False,
 ) -> tuple[Metric, ...]:
-    """Returns the task's metrics, then the user's own; with `ndcg_at` also those of the order within groups, by their
-    first so many ranks, and where a column names the item, of the items shown; with `retrieval` those of the whole
-    index.
+    """Returns the task's metrics, the ranking metrics if `ndcg_at` is given, and the user's own, in this order. Ranking
+    metrics judge the first `ndcg_at` rows of each group; `item` adds the coverage of the column's items, and
+    `retrieval` the metrics of the whole index.
 
     Raises:
         ConfigError: a metric of the user's own cannot be loaded.
@@ -76,8 +76,8 @@ def metrics_of(
 def rows_of(
     table: pa.Table, task: Task | str, group: str | None = None, *, columns: bool | Sequence[str] = False
 ) -> Rows:
-    """Returns the rows of a predictions table (a weight is one where there is no such column), with the units that the
-    split kept together.
+    """Returns a predictions table as rows, with the units that the split kept together. Without a column of weights
+    each is 1.
 
     Args:
         group: the column whose equal values are a group.
@@ -107,14 +107,14 @@ def rows_of(
 
 
 def _units(table: pa.Table, groups: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-    """Returns what the split kept together, [rows]; None where that is each row by itself, or where it cuts through
+    """Returns the split's unit of each row, [rows]; None where each row is a unit by itself, or units cut through
     groups."""
     if UNIT not in table.column_names:
         return None
     column = table.column(UNIT)
     units = (column.fill_null(NO_GROUP) if column.null_count else column).to_numpy()
     shared = units != NO_GROUP
-    codes, count = value_numbers(units[shared])
+    codes, count = factorize(units[shared])
     if count == len(codes):
         return None
     numbered = codes
@@ -135,13 +135,13 @@ def _units(table: pa.Table, groups: NDArray[np.int64] | None) -> NDArray[np.int6
 def read_predictions(
     path: Path, columns: Collection[str] | None = None, *, group: str | None = None, unit: bool = True
 ) -> pa.Table:
-    """Returns the predictions of an evaluation; of more than `MOST_ROWS` rows a random sample, of the same rows for
-    every model, whatever it predicts. `unusable` knows those of all rows.
+    """Returns the predictions of an evaluation. Of more than `MOST_ROWS` rows it is a random sample, the same rows for
+    every model; `unusable` still counts the bad predictions of all rows.
 
     Args:
         columns: further columns to read, as far as the file has them; None: all.
-        group: the column whose equal values are a group, which a sample has whole, if it is not a large part of it.
-        unit: read what the split kept together, too.
+        group: the column whose equal values are a group; a sample has each group whole, but for large ones.
+        unit: whether to read the column of the split's units.
 
     Raises:
         DataError: the file cannot be read, or has no rows.
@@ -163,7 +163,7 @@ def read_predictions(
 
 
 def sample_of(table: pa.Table) -> int | None:
-    """Returns how many rows there are, where `read_predictions` read a sample of them."""
+    """Returns the number of rows in the file, if `read_predictions` read a sample of them; else None."""
     rows = int((table.schema.metadata or {}).get(_ALL_ROWS, 0))
     return rows if rows > len(table) else None
 
@@ -186,7 +186,7 @@ def _sample(file: pq.ParquetFile, names: list[str], group: str | None, share: fl
 
 
 def _large(file: pq.ParquetFile, group: str | None) -> NDArray[np.bool_]:
-    """Returns whether the groups of each hash have too many rows to be drawn as a whole."""
+    """Returns for each cell of the hash whether its groups have too many rows to be sampled as a whole."""
     rows = np.zeros(1 << _HASH_BITS, np.int64)
     for batch in file.iter_batches(BATCH, columns=[group]):
         rows += np.bincount(_cell(_hashes(batch.column(0).drop_null())), minlength=len(rows))
@@ -212,7 +212,7 @@ def _finite(predictions: pa.Array) -> NDArray[np.bool_]:
 
 
 def unusable(rows: pa.Table) -> str | None:
-    """Returns how many predictions are not numbers, of all rows where the table is a sample; None: all are."""
+    """Returns a text that counts the predictions that are not finite, in all rows of the file; None: all are."""
     facts = rows.schema.metadata or {}
     if _NOT_FINITE in facts:
         bad, first = map(int, facts[_NOT_FINITE].split())
@@ -229,8 +229,8 @@ def unusable(rows: pa.Table) -> str | None:
 def without_value(
     compared: Collection[str], metrics: Mapping[str, float | None], *, first: bool
 ) -> list[tuple[str, ...]]:
-    """Returns the metrics without a value, for which a candidate is refused: a metric that candidates are compared by
-    has to have one; of a first model, at least one of them."""
+    """Returns lists of metrics without a value, each a reason to refuse the candidate. Every metric that candidates are
+    compared by must have a value; for a `first` model, at least one of them."""
     missing = tuple(name for name in compared if metrics[name] is None)
     if len(missing) == len(compared):
         return [missing]
@@ -238,7 +238,7 @@ def without_value(
 
 
 def check_same_rows(candidate: pa.Table, other: pa.Table, whose: str, where: str) -> None:
-    """DataError unless both tables are about the same rows in the same order."""
+    """Raise DataError unless both tables are about the same rows in the same order."""
     if len(candidate) != len(other):
         raise DataError(
             f"the candidate has {counted(len(candidate), 'prediction')}, and {whose} are {len(other):,}", where=where

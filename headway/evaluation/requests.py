@@ -24,13 +24,13 @@ from headway.tasks.base import LabelFacts
 from headway.tasks.table import TaskName
 
 MEASURE_VERSION, GATE_VERSION = 14, 19
-"""Raised by whoever changes what the stage writes for the same request."""
+"""The versions of what the two stages write; raise one when its stage writes something else for the same request."""
 Parts = tuple[tuple[str, str], ...]
 """(span, split as ingested: "train", "eval", "test" or "all") pairs."""
 
 
-class OfPredictions(Stage[Answer], Generic[Answer]):
-    """A stage that computes what is wanted of predictions."""
+class PredictionsStage(Stage[Answer], Generic[Answer]):
+    """The base class of the stages that judge predictions, with the fields that they share."""
 
     slices: Annotated[tuple[str, ...], Key(always=True)] = ()
     units: Annotated[SplitUnits, Key(always=True)] = Field(
@@ -52,13 +52,13 @@ class OfPredictions(Stage[Answer], Generic[Answer]):
 
     @property
     def measured_columns(self) -> tuple[str, ...]:
-        """The columns of the predictions that metrics look at, slices apart."""
+        """The columns of the predictions that metrics read, apart from slices."""
         single = (name for name in (self.group, self.item) if name)
         return (*single, *(RETRIEVAL_COLUMNS if self.retrieval else ()))
 
 
-class MeasureRequest(OfPredictions[Measured]):
-    """Everything that the result of an evaluation depends on."""
+class MeasureRequest(PredictionsStage[Measured]):
+    """The request to measure one model: everything that the result depends on."""
 
     name, version, runs = "measure", MEASURE_VERSION, "headway.evaluation.measure:measure"
     slice_min_rows: Annotated[int, Key("config", "slice_min_rows", always=True)] = Field(
@@ -104,7 +104,7 @@ class MeasureRequest(OfPredictions[Measured]):
 
     @property
     def columns_of_others(self) -> tuple[str, ...]:
-        """Those that are read of other models' predictions: what metrics look at."""
+        """The columns that are read of other models' predictions: only those that metrics read."""
         own = self.metrics or ":" in self.task  # which may look at any column
         sliced = slice_columns(self.slices) if own or self.group or self.item or self.retrieval else ()
         return tuple(dict.fromkeys((*self.measured_columns, *sliced)))
@@ -145,8 +145,8 @@ class Champion(Frozen):
         return {"version": self.version, "scored": self.scored, "worth": self.worth}
 
 
-class GateRequest(OfPredictions[Decision]):
-    """Everything a verdict depends on."""
+class GateRequest(PredictionsStage[Decision]):
+    """The request to decide about a candidate: everything that the verdict depends on."""
 
     name, version, runs = "gate", GATE_VERSION, "headway.evaluation.gate:gate"
     config: Annotated[GateConfig, Key(always=True)] = GateConfig()
@@ -194,11 +194,10 @@ class GateRequest(OfPredictions[Decision]):
 
 
 def newer(candidate: Candidate, champion: Champion) -> Check:
-    """Returns whether the candidate's train data are newer than the champion's; passed if they are known to be.
+    """Returns a check that passes if the candidate's train data are known to be newer than the champion's.
 
     They are newer when the last span is later, or when the last span is the same and the raw files of a span that both
-    were trained on have changed since. The check names the last span of both, or the spans whose files changed.
-    """
+    were trained on have changed since. The check names the last span of both, or the spans whose files changed."""
     check = Check(name="newer data", against=f"version {champion.version}", outcome="not known", passed=False)
     if not candidate.train or not champion.train:
         return check
@@ -215,9 +214,8 @@ def newer(candidate: Candidate, champion: Champion) -> Check:
 def trained_on(train: Parts, train_split: str, evaluation: Parts, evaluation_split: str) -> list[str]:
     """Returns the spans whose evaluation rows a model may have been trained on, in order.
 
-    Two parts of one span are apart only when both come from the same split of it and have different names; a part that
-    is "all" of a span overlaps every other.
-    """
+    Two parts of one span share no rows only if they have different names and were made by the same split config; the
+    part "all" of a span overlaps every other."""
     by_span: dict[str, set[str]] = {}
     for span, split in train:
         by_span.setdefault(span, set()).add(split)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from headway.errors import DataError
 from headway.evaluation.predictions import OWN
 from headway.messages import number
-from headway.tabular.list_arrays import decoded, value_numbers, whole
+from headway.tabular.list_arrays import decoded, factorize, whole
 
 _BINS = re.compile(r"(?P<column>.*\S)\s*:\s*(?P<bins>\d+)")
 MOST_BINS = 100
@@ -28,11 +28,11 @@ MISSING = "(null)"
 FEW_VALUES = 20
 """A column with more values is not sliced by them unless it is named."""
 MOST_VALUES, MOST_NUMBERS, DEFAULT_BINS = 4, 2, 4
-"""So many columns of few values are chosen, and so many numbers, each in so many bins."""
+"""The most columns of few values that `choose` takes, the most numbers, and the bins of each number."""
 
 
 class Part(NamedTuple):
-    """A column, by its values or by quantile bins."""
+    """One column of a slice: by its values (`bins` None), or in quantile bins."""
 
     column: str
     bins: int | None = None
@@ -55,8 +55,8 @@ def parts_of(name: str) -> tuple[Part, ...]:
 
 
 def can_slice(column: str) -> bool:
-    """Returns whether a slice called like the column is of it: "price: 2", "a x b" and " a" are read as something else,
-    and predictions have a weight of their own."""
+    """Returns whether the column's name, written as a slice, means the column. "price: 2", "a x b" and " a" are read as
+    something else, and names like "weight" are the predictions' own."""
     if column in OWN:
         return False
     try:
@@ -66,12 +66,12 @@ def can_slice(column: str) -> bool:
 
 
 def slice_columns(slices: Sequence[str] | None) -> tuple[str, ...]:
-    """Returns every column that these slices are made of, once."""
+    """Returns the names of all columns that these slices are made of, each once."""
     return tuple(dict.fromkeys(part.column for name in slices or () for part in parts_of(name)))
 
 
 def named(name: str, value: str | None) -> str:
-    """Returns a slice in words; a bin names its column itself."""
+    """Returns a slice's value in words, as "carrier=EV and origin=EWR"; the text of a bin has its column already."""
     parts, values = parts_of(name), re.split("(?<!<) x ", str(value))  # not the column x between its bounds
     if len(parts) != len(values):
         return f"{name}={value}"
@@ -80,8 +80,8 @@ def named(name: str, value: str | None) -> str:
 
 
 def slice_rows(table: pa.Table, name: str, min_rows: int = 1) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """Yields (value, its row indices) for each value of a slice with `min_rows` rows; null is "(null)". By value, bins
-    by size.
+    """Yields each value of a slice that at least `min_rows` rows have, with the indices of these rows. Null is
+    "(null)". Values come in order, bins from low to high.
 
     Raises:
         DataError: the predictions lack a column, or one that is cut into bins holds no numbers.
@@ -90,7 +90,7 @@ def slice_rows(table: pa.Table, name: str, min_rows: int = 1) -> Iterator[tuple[
     for part in parts_of(name):
         more, words = value_codes(table, part)
         joint = codes * len(words) + more
-        codes, count = value_numbers(joint)
+        codes, count = factorize(joint)
         used = np.empty(count, np.int64)
         used[codes] = joint
         joined = (divmod(int(code), len(words)) for code in used)
@@ -104,7 +104,7 @@ def slice_rows(table: pa.Table, name: str, min_rows: int = 1) -> Iterator[tuple[
 
 
 def value_codes(table: pa.Table, part: Part) -> tuple[NDArray[np.int64], list[str]]:
-    """Returns (which value each row has, the values in order)"""
+    """Returns the code of each row's value, [rows], and the texts of the values in the order of the codes."""
     if part.column not in table.column_names:
         columns = ", ".join(name for name in table.column_names if name not in OWN)
         raise DataError(
@@ -153,7 +153,7 @@ def choose(
     rows: int,
     least: int,
 ) -> tuple[str, ...]:
-    """Returns a handful of slices: the columns of few values and the numbers that alone tell most of the label.
+    """Returns a handful of slices: the columns of few values and the numbers that alone predict the label best.
 
     Args:
         statistics: of the train rows, a summary for each column.
@@ -173,8 +173,8 @@ def choose(
 def sliceable(
     statistics: Sequence[Mapping[str, Any]], strengths: Mapping[str, float], eligible: Sequence[str], *, bins: int
 ) -> list[str]:
-    """Returns a slice of each column that has few values, and of each number in so many bins; those first that alone
-    tell most of the label. The arguments are those of `choose`."""
+    """Returns slices: each column of few values, and each number in `bins` quantile bins. Columns that alone predict
+    the label best come first. The arguments are those of `choose`."""
     known = {row["column"]: row for row in statistics if row["column"] in set(eligible) and can_slice(row["column"])}
     names = []
     for name in sorted(known, key=lambda name: (-strengths.get(name, 0.0), name)):

@@ -6,10 +6,10 @@
     decided = decide(rule, rows)
     decided.threshold, decided.rows              # 0.31, and the rows with 1 or 0 as predictions
 
-A threshold chosen on the rows that judge it looks better than it is, and train rows look better to the model than others do. So
-the eval rows are cut into five folds (groups stay whole), and each fold is decided by the threshold that the other four choose:
-precision, recall and cost are those of rows that had no say. The threshold that is kept for use is chosen on all eval rows; on
-the test split it is taken as it is. It lies halfway between two predictions, so that rounding decides nothing.
+A threshold looks better than it is on the rows that chose it, and train rows look better to the model than others. So
+the eval rows are cut into five folds (groups stay whole). Each fold is decided by the threshold that the other four
+choose: precision, recall and cost come from rows that did not choose. The threshold kept for use is chosen on all eval
+rows; the test split takes it unchanged. It lies halfway between two predictions, so that rounding decides nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 
 from headway.config import Frozen
 from headway.evaluation.intervals import Interval, intervals
-from headway.evaluation.units import drawn_units
+from headway.evaluation.units import resampling_units
 from headway.messages import number
 from headway.metrics.base import Floats, Metric, MomentMetric, Rows
 from headway.metrics.classification import ACCURACY, F1, PRECISION, RECALL, by_score, f1_of, scores
@@ -28,7 +28,7 @@ from headway.metrics.classification import ACCURACY, F1, PRECISION, RECALL, by_s
 FOLDS = 5
 FOLD = "/fold"
 AS_CONFIGURED = "as configured"
-"""The rule of a threshold that the config names."""
+"""The text of the rule where the config names the threshold itself."""
 
 
 class Costs(Frozen):
@@ -49,7 +49,7 @@ class Costs(Frozen):
 
 
 class ThresholdRule(Frozen):
-    """How the threshold is chosen: exactly one of these."""
+    """The rule that chooses the threshold: exactly one of these fields is set."""
 
     f1: bool = Field(default=False, description="the largest F1")
     recall: float | None = Field(default=None, gt=0, le=1, description="the highest threshold with this recall")
@@ -60,7 +60,7 @@ class ThresholdRule(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, given: Any) -> Any:
-        """`f1` and a number stand for themselves."""
+        """Accept the short forms of a rule: `f1`, and a number."""
         if isinstance(given, str):
             if given != "f1":
                 raise ValueError("write f1, {recall: 0.9}, {precision: 0.8}, {cost: {...}} or a number")
@@ -85,9 +85,9 @@ class ThresholdRule(Frozen):
 
 
 def choose(rule: ThresholdRule, rows: Rows) -> float | None:
-    """Returns the threshold by the rule, rows with a prediction of at least it being positive; None where no threshold
-    follows the rule, or it has no value on these rows. Of several that are equally good it is the highest (for a
-    precision the lowest)."""
+    """Returns the threshold that the rule chooses: a row is decided positive if its prediction reaches it. None where
+    no threshold satisfies the rule on these rows, or a prediction is not a number. Of equally good ones it is the
+    highest (for a precision the lowest)."""
     if rule.value is not None:
         return rule.value
     if not (rows.total > 0 and rows.known):
@@ -105,7 +105,7 @@ def choose(rule: ThresholdRule, rows: Rows) -> float | None:
 
 
 def _best(rule: ThresholdRule, right: Floats, wrong: Floats) -> int | None:
-    """Returns how many of the highest scores are flagged."""
+    """Returns how many of the highest distinct scores to decide positive by the rule; None where none satisfies it."""
     positives = right[-1]
     if rule.cost is not None:
         lost = wrong * rule.cost.false_positive + (positives - right) * rule.cost.false_negative
@@ -123,20 +123,20 @@ def _best(rule: ThresholdRule, right: Floats, wrong: Floats) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class Decided:
-    """Rows decided by a threshold."""
+    """Rows with the decisions of a threshold, and the metrics that judge these."""
 
     threshold: float
-    """For use: chosen on all of the rows, unless it was given."""
+    """The threshold for use: chosen on all rows, unless it was given."""
     rows: Rows
-    """With 1 or 0 as predictions."""
+    """The rows with decisions, 1 or 0, as predictions."""
     chosen_on: str
     metrics: tuple[Metric, ...]
-    """What judges the decisions."""
+    """The metrics that judge the decisions."""
     judged: tuple[Rows, tuple[Metric, ...]]
-    """The same metrics, of rows that choose the threshold where rows choose it."""
+    """The rows and metrics of the intervals: on each resample they choose the threshold anew, unless it was given."""
 
     def intervals(self, confidence: float, seed: int) -> dict[str, Interval | None]:
-        """Returns the interval of each metric at the threshold for use, on other rows."""
+        """Returns the interval of each metric for the kept threshold on new rows; None where it has none."""
         chosen = intervals(*self.judged, confidence=confidence, seed=seed)
         if self.judged[0] is self.rows or all(chosen.values()):
             return chosen
@@ -146,7 +146,7 @@ class Decided:
 
 
 def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed: int = 0) -> Decided | None:
-    """Returns the rows decided by the rule; None where it chooses no threshold on them.
+    """Returns the rows with decisions by the rule; None where the rule chooses no threshold on them.
 
     Args:
         rows: of a binary task.
@@ -161,9 +161,9 @@ def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed:
         metrics = (*metrics, _cost(rule.cost))
     chosen_on = "no rows: the config names it" if rule.value is not None else "the eval rows"
     if fixed is not None:
-        decisions = flagged(rows, threshold)
+        decisions = with_decisions(rows, threshold)
         return Decided(threshold, decisions, chosen_on, metrics, (decisions, metrics))
-    codes, units = drawn_units(rows)
+    codes, units = resampling_units(rows)
     random = np.random.Philox(key=(seed, 1)).random_raw(units)
     fold = np.argsort(np.argsort(random, kind="stable")) % FOLDS
     fold = fold if codes is None else fold[codes]
@@ -174,11 +174,11 @@ def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed:
     ends = " to ".join(dict.fromkeys(number(end) for end in (min(known), max(known))))
     chosen_on = f"all eval rows; the figures are of five folds, each decided by what the other four choose ({ends})"
     judged = folded, tuple(_CrossFitted(metric, rule, rows, _counted(rows, threshold)) for metric in metrics)
-    return Decided(threshold, flagged(rows, np.asarray(known)[fold]), chosen_on, metrics, judged)
+    return Decided(threshold, with_decisions(rows, np.asarray(known)[fold]), chosen_on, metrics, judged)
 
 
 def _chosen(rule: ThresholdRule, rows: Rows) -> list[float] | None:
-    """Returns the threshold of each fold, chosen by the others; None where one of them has none."""
+    """Returns the threshold of each fold, chosen on the rows of the others; None where a fold has none."""
     assert rows.columns is not None
     found = [choose(rule, rows.at(rows.columns[FOLD] != number)) for number in range(FOLDS)]
     known = [each for each in found if each is not None]
@@ -186,11 +186,11 @@ def _chosen(rule: ThresholdRule, rows: Rows) -> list[float] | None:
 
 
 class _CrossFitted(Metric):
-    """A metric of decisions, from the rows' predictions and folds.
+    """A metric of cross-fitted decisions: on any part of the rows it chooses the thresholds anew.
 
-    Without some of the rows the choices are others, for each fold and for use. What the latter move the metric on all rows is
-    taken away: an interval is about the threshold that is kept, not about the one that other rows would have chosen.
-    """
+    A part chooses other thresholds, for the folds and for use. How far its threshold for use moves the metric over all
+    rows is subtracted: an interval is about the threshold that is kept, not about the one that other rows would have
+    chosen."""
 
     smooth = False
 
@@ -205,25 +205,25 @@ class _CrossFitted(Metric):
             if known is None or threshold is None:
                 return None
             assert rows.columns is not None
-            decisions = flagged(rows, np.asarray(known)[rows.columns[FOLD]])
+            decisions = with_decisions(rows, np.asarray(known)[rows.columns[FOLD]])
             return decisions, self._kept, _counted(self._all, threshold)
 
-        if (decided := rows.once("decided", made)) is None:  # by every metric
+        if (decided := rows.cached("decided", made)) is None:  # by every metric
             return None
         value, kept, here = (self._metric.on(each) for each in decided)
         return None if value is None or kept is None or here is None else value + kept - here
 
 
 def _counted(rows: Rows, threshold: float) -> Rows:
-    """Returns the decisions by one threshold, in a row of each label and decision."""
+    """Returns the decisions by one threshold as four rows, one for each label and decision, with summed weights."""
     kind = 2 * (rows.prediction >= threshold) + (rows.label > 0.5)
     return Rows(
         np.array([0.0, 1, 0, 1]), np.array([0.0, 0, 1, 1]), np.bincount(kind, rows.weight, 4).astype(np.float64)
     )
 
 
-def flagged(rows: Rows, threshold: Floats | float) -> Rows:
-    """Returns the rows with 1 or 0 as predictions: whether they reach the threshold."""
+def with_decisions(rows: Rows, threshold: Floats | float) -> Rows:
+    """Returns all rows with decisions as predictions: 1 where a prediction reaches the threshold, else 0."""
     return rows.predicted((rows.prediction >= threshold).astype(np.float64))
 
 

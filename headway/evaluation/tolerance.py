@@ -1,4 +1,4 @@
-"""Holds a candidate against another model within tolerances, on the same rows: overall and per slice.
+"""Compares a candidate with another model by tolerances, on the same rows: over all of them and on slices.
 
     margins = Margins(task, {"auc": 0.002, "loss": "5% of gain"}, label, rows.predicted(others), judging=metrics)
     found = within_tolerances(table, rows, others, margins=margins, config=GateConfig(), monitor=monitor)
@@ -19,9 +19,10 @@ A tolerance that is a number is in the metric's unit, a percentage is of the cha
 champion gains over the constant baseline on the same rows: a rare class leaves a log loss so little to gain that a fixed margin
 would forgive all of it (0.002 is 4% of what a model gains at 20% positives and 440% at 0.1%).
 
-By the same tolerances a champion is held against itself at its promotion (`decayed`), on other rows, so that the interval is that
-of two samples. Where a constant prediction has the metric too, the gains over the constant are compared, each on its own rows: a
-log loss rises for every model when a class becomes more frequent, and the champion is not worse for it.
+The same tolerances tell whether a champion has become worse since its promotion (`decayed`). It was judged on other
+rows then, so that the interval is that of two samples. Where a constant prediction has the metric too, the gains over
+the constant are compared, each on its own rows: a log loss rises for every model when a class becomes more frequent,
+and the champion is not worse for it.
 """
 
 import math
@@ -53,23 +54,23 @@ from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts, Task
 
 WITHOUT_GAIN = 1.0
-"""Percent of the champion's value where the constant is not known, or the champion does not beat it."""
+"""The margin for a share of the gain, in percent of the champion's value, if it has no gain or that is not known."""
 
 
 class Margin(NamedTuple):
-    """A tolerance in the metric's unit, and what it is a share of; as fields of a check."""
+    """A tolerance in the metric's unit, and what it is a share of; the names are those of the fields of a check."""
 
     allowed: float
     share: float | None = None
-    """Percent; None: the margin is a number of its own."""
+    """Percent of `share_of`; None: the tolerance is a plain number."""
     share_of: ShareOf | None = None
     gain: float | None = None
-    """Of the champion over the constant, where the margin is a share of it."""
+    """The champion's gain over the constant, where the margin is a share of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The checks of a candidate beside another model: a metric each, over all rows and on slices."""
+    """The checks of a candidate against another model: one for each metric, over all rows and on each slice."""
 
     overall: tuple[Check, ...]
     slices: tuple[Check, ...]
@@ -80,12 +81,12 @@ class Comparison:
         return next(check for check in self.overall if check.metric == metric)
 
     def checks(self, name: str, against: str) -> list[Check]:
-        """Returns all of them with a name and that of the other model, over all rows first."""
+        """Returns all checks, with `name` and the other model's name filled in; those over all rows come first."""
         named = {"name": name, "against": against}
         return [check.model_copy(update=named) for check in (*self.overall, *self.slices)]
 
     def too_few(self) -> dict[str, list[str]]:
-        """{why: metrics that could not be compared over all rows}"""
+        """Returns the metrics that could not be compared over all rows, by the reason."""
         whys: dict[str, list[str]] = {}
         for check in self.overall:
             if check.outcome == NOT_COMPARED:
@@ -104,11 +105,11 @@ def within_tolerances(
     seed: int = 0,
     monitor: Monitor,
 ) -> Comparison:
-    """Returns every tolerance tested on all rows and on each slice that has enough of them.
+    """Returns the checks of every tolerance, over all rows and on each slice that has enough rows.
 
     Args:
-        table: of the candidate's predictions, with the columns of the slices.
-        rows: the same as rows, with the units that they are drawn by.
+        table: the candidate's predictions, with the columns of the slices.
+        rows: the table as rows, with their resampling units.
         others: the predictions of the same rows by the other model.
         margins: of the metrics that are compared.
     """
@@ -150,10 +151,10 @@ def within_tolerances(
 
 
 def tolerance_check(metric: Metric, measured: Difference, margin: Margin, confidence: float, **where: Any) -> Check:
-    """Returns one metric on some rows, with one of the outcomes at the top of this module.
+    """Returns the check of one metric on some rows, with an outcome from the list at the top of this module.
 
     Args:
-        where: further fields: which rows these are.
+        where: further fields of the check: which rows these are.
     """
     if metric.higher_is_better:
         p = measured.probability_below(-margin.allowed)
@@ -165,7 +166,7 @@ def tolerance_check(metric: Metric, measured: Difference, margin: Margin, confid
 
 
 def _with_outcome(check: Check, p: float | None) -> Check:
-    """Returns the check with its outcome, by its p value or the corrected one."""
+    """Returns the check with the outcome that follows from the p value `p`, raw or corrected."""
     # the interval is two-sided, and only one side is bad
     failed = p is not None and p < (1 - (check.confidence or 0.0)) / 2
     if failed:
@@ -180,14 +181,14 @@ def _with_outcome(check: Check, p: float | None) -> Check:
 
 
 def corrected(checks: Sequence[Check]) -> list[Check]:
-    """Returns the checks with p values corrected for their number, and with outcomes by those."""
+    """Returns the checks with p values corrected for their number, and with the outcomes that follow from these."""
     chances = {i: check.p for i, check in enumerate(checks) if check.p is not None}
     adjusted = dict(zip(chances, holm([*chances.values()]), strict=True))
     return [_with_outcome(check, adjusted.get(i)) for i, check in enumerate(checks)]
 
 
 def allowed(tolerance: float | str, value: float, gain: float | None) -> float:
-    """Returns the margin where only a model's value, and its gain over the constant, are known."""
+    """Returns a tolerance in the metric's unit, given a model's value and its gain over the constant (or None)."""
     share, unit = parse_tolerance(tolerance)
     if not unit:
         return share
@@ -201,7 +202,7 @@ class Margins:
 
     Args:
         tolerances: by metric; these are compared.
-        facts: of the train labels, which say what the constant predicts; None: no tolerance is a share of the gain.
+        facts: of the train labels, which say what the constant predicts; None: the gain is not known.
         rows: all rows, with the champion's predictions.
         judging: every metric, by name.
     """
@@ -224,11 +225,10 @@ class Margins:
         }
 
     def of(self, metric: Metric, rows: Rows, champion: float | None) -> Margin:
-        """Returns the margin on some of the rows, which have the champion's predictions.
+        """Returns the margin on some of the rows, which must have the champion's predictions.
 
-        A share is of the gain on these rows, or of that on all rows where that is more: on a slice without anything to
-        gain no difference would be small enough.
-        """
+        A share is of the gain on these rows, or of the gain on all rows if that is larger: on a slice without anything
+        to gain no difference would be small enough."""
         tolerance, size = self._tolerances[metric.name], abs(champion or 0.0)
         share, unit = parse_tolerance(tolerance)
         if unit != OF_GAIN:
@@ -263,11 +263,11 @@ def worth(
     seed: int,
     check: Callable[[], None] = lambda: None,
 ) -> Worth:
-    """Returns what a model is worth on these rows, by each metric that can be compared on them.
+    """Returns a model's value, gain over the constant and error on these rows, by each metric that has an error.
 
     Args:
-        rows: with its predictions, and the units that they are drawn by.
-        label: of the train rows.
+        rows: with its predictions and their resampling units.
+        label: the facts of the train rows' labels.
     """
     found: Worth = {}
     for metric in metrics:
@@ -296,8 +296,8 @@ def decayed(
 ) -> list[Check]:
     """Returns a check of each metric by which a model has become worse by more than the tolerance, beyond chance.
 
-    The confidence is that of all metrics together (Bonferroni). As in other checks, the sign of a change is the metric's.
-    """
+    `then` is the model's worth at its promotion. The confidence is that of all metrics together (Bonferroni). The
+    change in a check is that of the metric itself: of a loss, a rise is worse."""
     both = [name for name in tolerances if name in then and name in today]
     shared = 1 - (1 - confidence) / max(len(both), 1)
     found = []
@@ -328,6 +328,6 @@ def decayed(
 
 
 def made_up_for(decay: Check, gained: float) -> bool:
-    """Returns whether a candidate that is better by `gained` than a champion that became worse is back within the
+    """Returns whether a candidate that is better than a decayed champion by `gained` brings the metric back within the
     tolerance."""
     return decay.gained + gained >= -(decay.allowed or 0.0)

@@ -1,11 +1,11 @@
-"""The units of a split: which rows are drawn together, and whether there are enough of them to say something by.
+"""Resampling units: which rows are resampled together, and whether there are enough of them to say something by.
 
-    rows, sentence = drawn_together(units, table, rows)
+    rows, sentence = with_resampling_units(units, table, rows)
     uncompared(AUC, rows)          # "under 20 rows of one class", or None
 
-What the split keeps together, or a column with the role group, is drawn together. A split by a hash of the rows keeps equal rows
-together, so where many rows repeat others, equal rows are drawn together too: drawn one by one, copies would look like more
-evidence than they are.
+Rows that the split keeps together, or that share a value of the column with the role group, are one unit. A split by a
+hash of the rows keeps equal rows together, so where many rows repeat others, equal rows are one unit too: resampled one
+by one, copies would look like more evidence than they are.
 """
 
 import math
@@ -20,47 +20,47 @@ from numpy.typing import NDArray
 from headway.config import Frozen
 from headway.metrics.base import Metric, Rows, unit_weights
 from headway.metrics.ranking import NO_GROUP, codes_of
-from headway.tabular.list_arrays import value_numbers
+from headway.tabular.list_arrays import factorize
 
 LEAST_ROWS = 20
-"""Fewer rows have a spread too uncertain to judge by."""
+"""The standard error of fewer rows is too uncertain to judge by."""
 CLASS_ROWS = 20
-"""An AUC over fewer rows of either class is too uncertain to hold against anybody."""
+"""An AUC over fewer rows of either class is too uncertain to compare models by."""
 FIRST_CLASS_ROWS = 10
-"""Of either class, for the AUC of a first model: Student's t and the share of the error that it gets keep to their rate from
-there on (tests/headway/evaluation/test_baseline.py)."""
+"""The same for the AUC of a first model: from so many rows on, its test by Student's t keeps to its error rate
+(tests/headway/evaluation/test_baseline.py)."""
 LEAST_GROUPS = 5
-"""Of fewer groups an interval, widened as it has to be, hardly excludes anything."""
+"""An interval from fewer groups, widened as it has to be, hardly excludes anything."""
 RANKED_GROUPS = 20
-"""Fewer groups with an order to judge have a spread too uncertain to judge by."""
+"""The standard error of fewer groups with an order to judge is too uncertain to judge by."""
 _TOLD_APART = 0.9
-"""Of the distinct rows of a split, by the columns that are stored."""
+"""The share of a split's distinct rows that the stored columns must tell apart for equal rows to be one unit."""
 
 
 class SplitUnits(Frozen):
     """The units that the split keeps together."""
 
     key: str | None = None
-    """Its name: `headway.evaluation.predictions.UNIT` has each row's."""
+    """The split's key, if it has one: the column `headway.evaluation.predictions.UNIT` has the unit of each row."""
     equal: tuple[str, ...] = ()
     """Columns of the predictions: rows with the same values in all of them are in one split."""
     distinct: int = 0
-    """How many rows they have to tell apart, nearly, where the split hashes further columns that are not stored."""
+    """The number of distinct rows of a split that hashes columns not stored: `equal` must tell most of them apart."""
 
 
-def drawn_together(
+def with_resampling_units(
     units: SplitUnits, table: pa.Table, rows: Rows, *, group: str | None = None
 ) -> tuple[Rows, str | None]:
-    """Returns (the rows with the units that they are drawn by; a sentence about these, None where rows are drawn one by
-    one)
+    """Returns the rows with their resampling units, and a sentence about these; the sentence is None where each row is
+    resampled by itself.
 
     Args:
-        table: of the rows' predictions; it has the columns that tell equal rows.
+        table: the rows' predictions, with the columns `units.equal`.
         group: the name of the column that the rows' groups come from.
     """
-    if rows.drawn is not None:
+    if rows.unit_of_row is not None:
         known = group if rows.units is None else units.key
-        count = drawn_units(rows)[1]
+        count = resampling_units(rows)[1]
         return rows, f"rows of one {known or 'unit of the split'} are drawn together ({count:,} of them)"
     if not units.equal:
         return rows, None
@@ -72,7 +72,7 @@ def drawn_together(
 
 
 def _equal_rows(table: pa.Table, columns: Sequence[str]) -> NDArray[np.int64]:
-    """Returns the number of each row among the distinct ones, [rows]."""
+    """Returns for each row the index of its values in these columns among the distinct ones, [rows]."""
     codes = np.zeros(len(table), np.int64)
     for name in columns:
         _, values = np.unique(codes_of(table.column(name)), return_inverse=True)
@@ -80,16 +80,17 @@ def _equal_rows(table: pa.Table, columns: Sequence[str]) -> NDArray[np.int64]:
     return codes
 
 
-def drawn_units(rows: Rows) -> tuple[NDArray[np.int64] | None, int]:
-    """Returns (which unit each row is drawn with, None where each is one by itself; how many there are), found once for
-    these rows."""
-    return rows.once_for_all("drawn", lambda: (None, len(rows)) if rows.drawn is None else unit_numbers(rows.drawn))
+def resampling_units(rows: Rows) -> tuple[NDArray[np.int64] | None, int]:
+    """Returns the unit of each row for resampling (None: each row is its own), and the number of units; cached."""
+    return rows.cached_for_all_models(
+        "drawn", lambda: (None, len(rows)) if rows.unit_of_row is None else unit_numbers(rows.unit_of_row)
+    )
 
 
 def unit_numbers(group: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
-    """Returns (which unit each row is drawn with; how many there are). A row without a group
-    (`headway.metrics.ranking.NO_GROUP`) is one by itself."""
-    codes, units = value_numbers(group)
+    """Returns the unit of each row, numbered from 0, and the number of units. A row without a group
+    (`headway.metrics.ranking.NO_GROUP`) is a unit by itself."""
+    codes, units = factorize(group)
     alone = np.flatnonzero(group == NO_GROUP)
     if len(alone):  # it is the greatest of the values
         codes[alone] = units - 1 + np.arange(len(alone))
@@ -98,15 +99,16 @@ def unit_numbers(group: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
 
 
 def effective_units(rows: Rows) -> float:
-    """Returns as how many units of equal weight the units count; infinite where rows are drawn one by one."""
-    codes, units = drawn_units(rows)
+    """Returns the effective number of units: as if all had equal weight; infinite where rows are resampled one by
+    one."""
+    codes, units = resampling_units(rows)
     if codes is None or not rows.total > 0:
         return math.inf
     return float(rows.total**2 / (unit_weights(rows, codes, units) ** 2).sum())
 
 
 def uncompared(metric: Metric, rows: Rows, class_rows: int = CLASS_ROWS) -> str | None:
-    """Returns why two models cannot be compared by this metric on these rows; rows of weight 0 do not count."""
+    """Returns why two models cannot be compared by this metric on these rows, or None; rows of weight 0 are ignored."""
     weighty, count = _weighty(rows)
     if count < LEAST_ROWS:
         return f"under {LEAST_ROWS} rows" + (" of weight above 0" if count < len(rows) else "")
@@ -124,7 +126,7 @@ def uncompared(metric: Metric, rows: Rows, class_rows: int = CLASS_ROWS) -> str 
 
 
 def units(metric: Metric, rows: Rows) -> int:
-    """Returns how many rows, or groups, the metric's spread rests on; of auc twice the rows of the rarer class."""
+    """Returns the number of units that the metric's error rests on; for auc, at most twice the rarer class's rows."""
     weighty, _ = _weighty(rows)
     _, count = _weighty_units(rows, weighty)
     if metric.unit == "classes":
@@ -135,19 +137,18 @@ def units(metric: Metric, rows: Rows) -> int:
 
 
 def _weighty(rows: Rows) -> tuple[NDArray[np.bool_], int]:
-    """Returns (whether each row has weight, how many have)"""
+    """Returns whether each row has positive weight, [rows], and the number of rows that have."""
 
     def found() -> tuple[NDArray[np.bool_], int]:
         weighty = rows.weight > 0
         return weighty, int(weighty.sum())
 
-    return rows.once("weighty", found)
+    return rows.cached("weighty", found)
 
 
 def _weighty_units(rows: Rows, weighty: NDArray[np.bool_]) -> tuple[NDArray[np.int64] | None, int]:
-    """Returns (the unit of each row of weight above 0, None where each is one by itself; how many units have such
-    rows)"""
-    codes, units = drawn_units(rows)
+    """Returns the unit of each row of positive weight (None: each is its own), and the number of these units."""
+    codes, units = resampling_units(rows)
     if codes is None:
         return None, int(weighty.sum())
 
@@ -157,7 +158,7 @@ def _weighty_units(rows: Rows, weighty: NDArray[np.bool_]) -> tuple[NDArray[np.i
         some = codes[weighty]
         return some, int(np.count_nonzero(np.bincount(some, minlength=units)))
 
-    return rows.once("weighty_units", found)
+    return rows.cached("weighty_units", found)
 
 
 def _rarer(rows: Rows, weighty: NDArray[np.bool_]) -> int:
@@ -165,17 +166,16 @@ def _rarer(rows: Rows, weighty: NDArray[np.bool_]) -> int:
         positives = int((weighty & (rows.label > 0.5)).sum())
         return min(positives, int(weighty.sum()) - positives)
 
-    return rows.once("rarer", found)
+    return rows.cached("rarer", found)
 
 
 def _different(rows: Rows, weighty: NDArray[np.bool_], codes: NDArray[np.int64]) -> int:
-    """Returns the number of rows that differ in their unit, their label or their prediction: copies tell no more than
-    one of them."""
+    """Returns the number of rows that differ in unit, label or prediction: copies tell no more than one of them."""
     predictions = rows.prediction[weighty].reshape(len(codes), -1).astype(np.float32)
     return len(np.unique(np.column_stack([codes, rows.label[weighty], predictions]), axis=0))
 
 
 def _telling(rows: Rows, weighty: NDArray[np.bool_]) -> int:
-    """Groups in which an order can be better or worse."""
+    """Returns the number of groups with a label above 0, whose order can be better or worse."""
     assert rows.groups is not None
     return len(np.unique(rows.groups[(rows.label > 0) & weighty & (rows.groups != NO_GROUP)]))

@@ -3,8 +3,8 @@
     verdict.status, verdict.basis                    # "promoted", "newer data"
     verdict.of(CHAMPION, "auc").change               # a check: -0.0021, on the same rows as the champion
 
-A check that is new needs a name and an outcome: whoever shows a verdict shows every check of it, and `flows.report.verdict` has
-the words.
+A new kind of check needs a name, an outcome, and words in `flows.report.verdict`: reports show every check of a
+verdict.
 """
 
 import functools
@@ -28,7 +28,7 @@ GRAVEST_FIRST: tuple[Status, ...] = (REJECTED, NEEDS_PERSON, KEPT)
 Basis = Literal["first model", "better", "newer data", "forced", "same model"]
 """Why a candidate is promoted; or, of one that is the champion itself, why there is nothing to decide."""
 ShareOf = Literal["champion", "gain", "champion, no gain", "champion, the constant not known"]
-"""What a limit is a share of; the last two where it should be of a gain that there is not, or that is not known."""
+"""What a limit is a share of; the last two stand in for a gain that is not positive, or is not known."""
 THRESHOLD, CHAMPION, ANCHOR, DECAY = "threshold", "champion", "anchor", "champion decay"
 """Names of checks."""
 BEYOND, WITHIN, CANNOT_TELL = "beyond the limit", "within the limit", "cannot tell"
@@ -38,8 +38,8 @@ _FILE = "verdict.json"
 Metrics = dict[str, float | None]
 """By metric; None: it is undefined, as the AUC of a single class."""
 Worth = dict[str, dict[str, float | None]]
-"""By metric: value, gain over the constant (None: held by its value), error (standard, of the gain or the value), freedom (of the
-error; None: infinite)."""
+"""By metric: value, gain over the constant (None: it is compared by its value), error (the standard error of the gain
+or the value), freedom (of the error; None: infinite)."""
 
 
 class MetricValue(Result):
@@ -48,12 +48,12 @@ class MetricValue(Result):
     name: str
     value: float | None
     interval: tuple[float, float] | None = None
-    """None: no rows to tell it by, or the metric has none."""
+    """None: there are too few rows, or the metric has none."""
 
 
 class Check(Result):
-    """Something that the gate looked at: most often a metric of the candidate beside a bound, or beside another model's on
-    the same rows."""
+    """One check of the gate: most often the candidate's metric against a bound, or against another model's on the same
+    rows."""
 
     name: str
     """What kind of check: threshold, champion, constant baseline, ..."""
@@ -65,13 +65,13 @@ class Check(Result):
     """The other model: version 3, constant, linear, ..."""
     value: float | None = None
     before: float | None = None
-    """Of the other model, or of the same one before."""
+    """The value of the other model, or of the champion at its promotion."""
     change: float | None = None
     """value - before."""
     interval: tuple[float, float] | None = None
-    """Of the change."""
+    """The interval of the change."""
     confidence: float | None = None
-    """Of the interval."""
+    """The confidence level of the interval."""
     error: float | None = None
     """The standard error of the change."""
     better: Better | None = None
@@ -84,13 +84,13 @@ class Check(Result):
     """Percent that the limit is of `share_of`; None: it is a number of its own."""
     share_of: ShareOf | None = None
     gain: float | None = None
-    """Of the other model over the constant, where the limit is a share of it."""
+    """The other model's gain over the constant, where the limit is a share of it."""
     p: float | None = None
-    """Of a change that is within the limit in truth."""
+    """The p value of the hypothesis that the true change is within the limit."""
     p_adjusted: float | None = None
     """The same, corrected for the number of slices."""
     detectable: float | None = None
-    """The smallest true loss that would have been found beyond the limit in 80% of all cases."""
+    """The smallest true worsening that would have been found beyond the limit in 80% of all cases."""
     outcome: str
     """In words: better, within the limit, cannot tell, beyond the limit, ..."""
     passed: bool = True
@@ -98,30 +98,30 @@ class Check(Result):
     concern: bool = False
     """A person should look at it, although the candidate may be promoted."""
     status: Status | None = None
-    """What the candidate comes to by this check, where it did not pass."""
+    """The status that this check leads to, where it did not pass."""
     rows: int | None = None
     spans: tuple[str, ...] = ()
-    """That the rows come from."""
+    """The spans that the rows come from."""
     why: str = ""
     """The cause in a few words: under 20 rows of one class, on 2026-01-03: too slow, ..."""
     count: int | None = None
-    """How many rows or values it is about, where these are not `rows`."""
+    """The number of rows or values that the check is about, where these are not `rows`."""
     names: tuple[str, ...] = ()
-    """What it is about: metrics, spans, values of a slice."""
+    """What the check is about: metrics, spans, values of a slice."""
     gains: tuple[float, float] | None = None
-    """Over the constant, then and now, of a champion that became worse."""
+    """The gains over the constant, at promotion and now, of a champion that became worse."""
     mended: bool | None = None
-    """The candidate makes up for it."""
+    """Whether the candidate makes up for what the champion lost; None: that is not asked."""
 
     @property
     def key(self) -> str:
-        """Returns the name that tells it from the other checks of a verdict."""
+        """A text that identifies the check within a verdict: name, metric, slice and side of the limit."""
         where = None if self.slice is None else f"{self.slice}={self.slice_value}"
         return " ".join(str(each) for each in (self.name, self.metric, where, self.limit_side) if each)
 
     @property
     def perhaps_beyond(self) -> bool:
-        """The change itself is beyond the limit, and the rows are too few to tell whether chance explains it."""
+        """Whether the change is beyond the limit, with too few rows to tell whether chance explains it."""
         if self.outcome != CANNOT_TELL or self.change is None or self.allowed is None:
             return False
         return self.gained < -self.allowed
@@ -141,12 +141,12 @@ class Check(Result):
 
     @property
     def worse(self) -> bool:
-        """The change is for the worse beyond chance."""
+        """Whether the change is for the worse beyond chance."""
         return self.upward is not None and self.upward[1] < 0
 
     @property
     def surely_within(self) -> bool:
-        """The whole interval of the change is within the limit."""
+        """Whether the whole interval of the change is within the limit."""
         return self.upward is not None and self.allowed is not None and self.upward[0] >= -self.allowed
 
     @property
@@ -172,7 +172,7 @@ class LeftOut(Result):
     slice: str
     value: str | None = None
     values: int | None = None
-    """How many values."""
+    """The number of values that were left out."""
     why: str
 
 
@@ -192,15 +192,15 @@ class Verdict(Result):
     status: Status
     basis: Basis | None = None
     anchors: bool = False
-    """Candidates are held against it from its promotion on."""
+    """Whether the candidate, once promoted, becomes the anchor of later candidates."""
     checks: tuple[Check, ...] = ()
     primary: str | None = None
     """The metric that a better model is better on."""
     better: Better | None = None
-    """Which values of it are better."""
+    """Which values of the primary metric are better."""
     rows: int | None = None
     spans: tuple[str, ...] = ()
-    """That the eval rows come from."""
+    """The spans that the eval rows come from."""
     candidate: str | None = None
     """The fingerprint of its training."""
     champion: Model | None = None
@@ -208,16 +208,16 @@ class Verdict(Result):
     """The earlier champion that the candidate was also compared with; None: the champion is the anchor."""
     metrics: ModelMetrics = ModelMetrics()
     slices_compared: int = 0
-    """With enough rows, beside the champion."""
+    """The number of slices that had enough rows to be compared with the champion."""
     left_out: tuple[LeftOut, ...] = ()
     slices_chosen: tuple[str, ...] | None = None
     """The slices that Headway chose; None: the config names them."""
     drawn_by: str | None = None
-    """What rows are drawn by together; None: one by one."""
+    """A sentence that says which rows are resampled together; None: each by itself."""
     sample_of: int | None = None
-    """The rows of which those judged are a sample."""
+    """The number of all rows, where those judged are a sample of them; else None."""
     worth: Worth | None = None
-    """The candidate's metrics with their errors, by which it is held against itself later."""
+    """The candidate's metrics with their errors, with which its later values are compared."""
 
     def __str__(self) -> str:
         return self.status
@@ -239,7 +239,7 @@ class Verdict(Result):
 
     @property
     def beside_champion(self) -> dict[str, Any] | None:
-        """Returns the check of the metric that decides beside the champion, as JSON; None where the two were not compared."""
+        """The check of the primary metric against the champion, as JSON; None where the two were not compared."""
         check = self.of(CHAMPION, self.primary)
         if self.champion is None or check is None or check.interval is None:
             return None
@@ -247,8 +247,8 @@ class Verdict(Result):
 
     @property
     def brief(self) -> Self:
-        """What the record of a run keeps: without the slices that passed, but for the nearest to the limit of a threshold, and
-        without what only later gates read."""
+        """A shorter verdict for the record of a run: without slices that passed, except those nearest to a threshold's
+        limit, without `worth`, and with the first 50 of `left_out`."""
         passed = [check for check in self.checks if check.slice is not None and check.passed]
         met = [check for check in passed if check.name == THRESHOLD and check.value is not None]
         near = nearest_to_limits(met)
@@ -272,10 +272,10 @@ def write_verdict(verdict: Verdict, folder: Path) -> None:
 
 @functools.lru_cache(4)
 def read_verdict(folder: Path) -> Verdict:
-    """Returns the verdict in an output of the gate, which never changes.
+    """Returns the verdict in an output of the gate; cached, since outputs never change.
 
     Raises:
-        StoreError: it is damaged.
+        StoreError: the file is missing or damaged.
     """
     path = folder / _FILE
     try:
@@ -286,12 +286,12 @@ def read_verdict(folder: Path) -> Verdict:
 
 
 def is_better(compared: Sequence[Check], primary: str) -> bool:
-    """Returns whether a candidate is better than the champion, whatever its data: the primary metric is better beyond
-    chance, or surely within its limit while another one is better; and none is worse beyond chance that is not surely
-    within its limit.
+    """Returns whether a candidate is better than the champion, whatever its data. Its primary metric must be better
+    beyond chance, or surely within its limit while another one is better. No metric may be worse beyond chance, unless
+    it is surely within its limit.
 
     Args:
-        compared: each metric over all rows.
+        compared: the checks of all metrics over all rows.
     """
     decisive = next(check for check in compared if check.metric == primary)
     gained = any(check.outcome == BETTER for check in compared)
@@ -300,7 +300,7 @@ def is_better(compared: Sequence[Check], primary: str) -> bool:
 
 
 def nearest_to_limits(thresholds: Sequence[Check]) -> list[Check]:
-    """Returns, of thresholds on the values of slices, those nearest to their limits: one of each limit."""
+    """Returns those of the threshold checks on slices that are nearest to their limits: one for each limit."""
     nearest: dict[tuple[object, ...], Check] = {}
     for check in thresholds:
         key = check.metric, check.slice, check.limit, check.allowed

@@ -3,13 +3,13 @@
     found = worst(table, rows, losses, ["carrier", "distance: 5"], min_rows=100)
     found["tried"], found["slices"][0]       # 214, {"slice": "carrier", "value": "EV", "rows": 1203, "loss": 0.61, ...}
 
-A slice is worse when its mean loss is above that of all other rows beyond chance (a one-sided test of the difference of two
-means by Student's t, as in Chung et al., "Slice Finder", 2019). Rows that are drawn together are one unit: a slice, and what is
-left beside it, need five, and the smaller of the two has as many degrees of freedom as units, less one; units of unequal weight
-count as fewer. Looked at are values of columns of few values, quantile bins of numbers, and pairs of the columns that tell most.
-The p values are corrected for everything that was looked at (`holm`), so that the chance of naming any slice that is not worse is
-what `confidence` leaves. A pair is named only where it is worse, beyond chance, than both slices that it is in. A high loss may
-also mean that the slice is hard: beside it stand the mean prediction and the mean label, which should agree whatever the slice.
+A slice is worse when its mean loss is above that of all other rows beyond chance (a one-sided test of the difference of
+two means by Student's t, as in Chung et al., "Slice Finder", 2019). Rows that are resampled together are one unit. A
+slice and the other rows need five units each, and the degrees of freedom are the smaller number, less one; units of
+unequal weight count as fewer. Columns of few values, quantile bins of numbers, and pairs of the strongest columns are
+searched. All p values are corrected together (`holm`), so that the chance of naming any slice that is not worse is what
+`confidence` leaves. A pair is named only if it is worse, beyond chance, than both of its single slices. A high loss may
+also mean that the slice is hard: mean prediction and mean label are given too, and should agree on any slice.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from numpy.typing import NDArray
 
 from headway.evaluation.intervals import holm, tail
 from headway.evaluation.slices import parts_of, sliceable, value_codes
-from headway.evaluation.units import LEAST_GROUPS, drawn_units
+from headway.evaluation.units import LEAST_GROUPS, resampling_units
 from headway.metrics.base import Floats, Rows
 from headway.process import in_threads
 from headway.tabular.list_arrays import order_of, run_starts
 
 MOST_COLUMNS, MOST_PAIRED, BINS, MOST_SHOWN = 20, 6, 5, 10
-"""So many columns are looked at, so many of them in pairs, numbers in so many bins; so many slices are shown."""
+"""The most columns searched, the most of them in pairs, the quantile bins of a number, and the most slices reported."""
 _MORE = 1.645
-"""Standard errors by which a pair is worse than each slice that it is in: once in twenty by chance."""
+"""Standard errors by which a pair must be worse than each of its single slices: once in twenty by chance."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """The rows cut by one column, or by two."""
+    """A division of all rows into slices by one column, or by a pair of columns."""
 
     name: str
     values: Sequence[str]
     of_row: NDArray[Any] | None = None
-    """The slice of each row, an integer; None of a pair, whose slices follow from its parts'."""
+    """The slice of each row, an integer; None for a pair, where it follows from `parts`."""
     parts: tuple[Cut, ...] = ()
-    """Of a pair."""
+    """The two single cuts of a pair."""
 
     @classmethod
     def of_pair(cls, a: Cut, b: Cut) -> Cut:
@@ -54,7 +54,7 @@ class Cut:
 
     @property
     def codes(self) -> NDArray[Any]:
-        """The slice of each row, an integer of the least type."""
+        """The slice of each row, an integer of the smallest type."""
         if self.of_row is not None:
             return self.of_row
         a, b = self.parts
@@ -71,7 +71,7 @@ class Slice:
     loss: float
     others: float
     error: float
-    """Standard, of loss - others; not a number where all losses are equal, or units are too few."""
+    """The standard error of loss - others; NaN where all losses are equal or there are too few units."""
     freedom: float
     """Degrees of freedom of the error."""
 
@@ -81,7 +81,7 @@ class Slice:
 
     @property
     def parts(self) -> list[tuple[str, int]]:
-        """The slices that a pair's is in."""
+        """The two single slices around a slice of a pair, as (column, index of the value); else empty."""
         if not self.cut.parts:
             return []
         a, b = self.cut.parts
@@ -89,10 +89,10 @@ class Slice:
         return [(a.name, left), (b.name, right)]
 
 
-def searched(
+def columns_to_search(
     statistics: Sequence[Mapping[str, Any]], strengths: Mapping[str, float], eligible: Sequence[str]
 ) -> tuple[str, ...]:
-    """Returns the slices to look at, as `headway.evaluation.slices` writes them."""
+    """Returns the slices to search, written as in `headway.evaluation.slices`: columns, or their quantile bins."""
     return tuple(sliceable(statistics, strengths, eligible, bins=BINS)[:MOST_COLUMNS])
 
 
@@ -108,16 +108,16 @@ def worst(
     threads: int = 1,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Any] | None:
-    """Returns the slices on which the loss is worst, the greatest difference first; None where there is nothing to look
-    at.
+    """Returns the worst slices, the greatest difference first, and the number tried, as JSON; None without losses or
+    names.
 
     Args:
-        table: of the rows' predictions, with the columns of `names`.
+        table: the rows' predictions, with the columns of `names`.
         losses: of each row, [rows]; None: they have none.
-        names: as `searched` gives them.
+        names: slices, as `columns_to_search` returns them.
         min_rows: smaller slices are not looked at.
         metric: the name of the losses' mean.
-        threads: so many work at once.
+        threads: the number of threads.
         check: called now and then; may raise to stop.
     """
     if losses is None or not names:
@@ -127,7 +127,7 @@ def worst(
     ends = {(each.cut.name, each.value): each for of in single for each in of}
 
     def is_tested(each: Slice) -> bool:
-        """Returns whether a slice is a pair whose rows are not those of a slice that it is in."""
+        """Returns whether a slice has enough rows and a score, and fewer rows than what it is a part of."""
         whole = min((ends[part].rows for part in each.parts), default=len(rows))
         return bool(min_rows <= each.rows < whole and np.isfinite(each.score))
 
@@ -172,14 +172,14 @@ def _described(rows: Rows, found: Slice, p: float, order: NDArray[np.int64]) -> 
 
 
 class LossBySlice:
-    """The mean loss of slices, against that of all other rows. Cuts have the rows in the order of `order`: by unit."""
+    """Compares the mean loss of slices with that of all other rows. Cuts have rows in the order `order`: by unit."""
 
     def __init__(self, rows: Rows, losses: Floats):
-        unit, count = drawn_units(rows)
+        unit, count = resampling_units(rows)
         self._common = float(rows.weight @ losses / rows.total)
-        """What all losses have in common would cost digits."""
+        """The mean loss, which is subtracted from all losses to keep their digits."""
         mass, weight = rows.weight * (losses - self._common), rows.weight
-        self.order, self._alike = np.arange(len(rows)), rows.alike
+        self.order, self._alike = np.arange(len(rows)), rows.unweighted
         masses = all_mass = mass
         weights = all_weight = weight
         if unit is not None:

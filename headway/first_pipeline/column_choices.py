@@ -1,4 +1,4 @@
-"""What each column is to the model: a feature, a list of words, an image, or left out, and why.
+"""Chooses what each column is to the model: a feature, a list of words, an image, or left out; and why.
 
 for choice in choose_columns(seen, statistics, label.columns(), facts):
     choice.column, choice.use, choice.why, choice.config
@@ -23,8 +23,8 @@ from headway.statistics.split_statistics import SplitStatistics
 from headway.validation.leaks import constant, leaks, repeated, strengths
 
 _RECURRING = 0.3
-"""The least share of rows whose text stands in three rows or more, for the text to be a category: of rarer ones a model
-learns a few rows each by heart."""
+"""The least share of rows whose text occurs in three rows or more, for a text column to be a category: a rarer text is
+learned by heart from a few rows."""
 _FEW_ROWS = 20
 Use = Literal["feature", "label", "left out", "kept", "key", "time"]
 
@@ -33,11 +33,11 @@ Use = Literal["feature", "label", "left out", "kept", "key", "time"]
 class Choice:
     column: str
     type: str
-    """In a person's words."""
+    """The type in plain words."""
     use: Use
     why: str = ""
     config: Any = None
-    """What `columns:` has to say of it; None: nothing, auto does the same."""
+    """The entry of the column in `columns:`; None: none is needed, as auto does the same."""
     warning: bool = False
     """Whether `why` is a doubt that a person should look at."""
     by_auto: bool = False
@@ -153,7 +153,7 @@ def _is_text(values: pa.Array) -> bool:
 
 
 def _reading(rule: Parse) -> str:
-    """Returns how text, or a number that counts time, is read; nothing of plain numbers and ISO dates."""
+    """Returns how a parse rule reads values, such as "seconds since 1970"; empty for plain numbers and ISO dates."""
     if rule.is_epoch:
         return f"{rule.as_.removeprefix('epoch_')} since 1970"
     return f"of the form {rule.format}" if rule.format else ""

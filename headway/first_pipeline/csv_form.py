@@ -1,11 +1,11 @@
-"""How a CSV file is written: separator, quotes, escapes, lines above the header, columns' names.
+"""Finds how a CSV file is written: separator, quotes, escapes, lines above the header, columns' names.
 
 csv_form("a;b\\n1,5;x\\n")                # {"delimiter": ";"}
 csv_form("Sales of 2020\\n\\na,b\\n1,2\\n")   # {"skip_lines": 2}
 csv_form("a,a,\\n1,2,x\\n")              # {"skip_lines": 1, "header": False, "names": ["a", "a_2", "column_3"]}
 csv_form("5.1,setosa\\n4.9,setosa\\n")    # {"header": False, "names": ["column_1", "column_2"]}
 
-Among the ways to write quotes, the one is taken by which the fewest lines are rejected, read as strictly as a run reads them.
+Of all ways to write quotes, the one that rejects the fewest lines is taken; lines are read as strictly as in a run.
 """
 
 import re
@@ -24,11 +24,11 @@ DELIMITERS = (",", ";", "\t", "|", "^", "~", "\x01", ":", " ")
 """The earlier one wins where two would do equally well."""
 _LINES = 200
 _ALIKE = 0.9
-"""The share of lines that have as many values as the header."""
+"""The least share of lines that have as many values as the header, for a delimiter to be the right one."""
 _ENCLOSED = 0.1
 """From this share of a column's values on, quotes enclose values; fewer are titles, which stand in quotes within a text."""
 _MOST_ABOVE = 30
-"""Lines that may stand above a table."""
+"""The most lines that may stand above a table."""
 _FEW = 10
 """Rows below which recurring words say nothing."""
 _NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)*|[.,]\d+)([eE][-+]?\d+)?\s*%?\s*")
@@ -46,18 +46,18 @@ class _Table:
     delimiter: str
     quote: str
     rows: _Rows
-    """(number of its line, values)."""
+    """Each row as its line number and its values."""
     width: int
-    """Of most rows."""
+    """The number of values that most rows have."""
     alike: float
-    """The share of rows that are as wide, or as wide as the header."""
+    """The share of rows that have this number of values, or as many as the header."""
     escape: str = ""
     rejected: int = 0
     """Rows that a quote makes unreadable, or that have another width."""
 
     @property
     def rank(self) -> tuple[float, int, int]:
-        """Most rows alike, fewest lines above them, most values."""
+        """The sort key of tables, the best last: by most rows alike, fewest lines above them, most values."""
         return round(self.alike, 2), -self.rows[0][0], self.width
 
 
@@ -93,7 +93,7 @@ def csv_form(head: str) -> dict[str, Any]:
 
 
 def _table(head: str, start: int, told: str | None) -> _Table:
-    """Returns the way to cut lines by which most have as many values as the header; of several, the one with most values."""
+    """Returns the table by the delimiter that cuts most rows into as many values as the header; of several the best."""
     rows, _ = _rows(head, start, CsvConfig(delimiter=told or ","))
     best = _Table(told or ",", '"', rows[_comments(rows) :], 1, 0.0)
     for delimiter in DELIMITERS if told is None else (told,):
@@ -106,7 +106,7 @@ def _table(head: str, start: int, told: str | None) -> _Table:
 
 
 def _cut(head: str, start: int, delimiter: str) -> _Table:
-    """Returns the table by a delimiter, its quotes written in the way that rejects the fewest lines; the usual one of several."""
+    """Returns the table by a delimiter, with the quotes that reject the fewest lines; of equals the usual ones."""
     plain, _ = _rows(head, start, CsvConfig(delimiter=delimiter, quote=""))
     plain = plain[_above(plain) :]
     quote = "'" if '"' not in head and _encloses(plain, "'") else '"'
@@ -147,7 +147,7 @@ def _quoted(head: str, start: int, config: CsvConfig) -> _Table:
 
 
 def _rows(text: str, start: int, config: CsvConfig) -> tuple[_Rows, list[int]]:
-    """Returns (number of its line, values) of the rows that are not empty, from a line on, and the widths of unreadable ones."""
+    """Returns the rows from line `start` on that are not empty, as (line number, values), and bad rows' widths."""
     lines = text.split("\n")[start:]  # as the reader of the file cuts them; str.splitlines does at \f and others too
     data = "\n".join(lines).encode()
     rules = QuoteRules(config, len(data))
@@ -191,14 +191,14 @@ def _only_words(rows: _Rows) -> bool:
 
 
 def _comments(rows: _Rows) -> int:
-    """Returns the rows at the beginning that are comments."""
+    """Returns how many rows at the beginning are comments; 0 if they are many, or stand further below too."""
     marks = [next((mark for mark in _COMMENTS if row[0].lstrip().startswith(mark)), None) for _, row in rows]
     found = next((place for place, mark in enumerate(marks) if mark is None), 0)
     return found if found <= _MOST_ABOVE and not any(marks[found:]) else 0
 
 
 def _mended(rows: Sequence[list[str]], width: int) -> list[str] | None:
-    """Returns the names of all columns, where the header repeats one, leaves several out, or is shorter than its rows."""
+    """Returns the names of all columns if the header repeats one, leaves several out, or is too short; else None."""
     if len(rows) < 2:
         return None
     names = [name.strip() for name in rows[0]]
@@ -213,13 +213,13 @@ def _mended(rows: Sequence[list[str]], width: int) -> list[str] | None:
 
 
 def _is_index(names: Sequence[str], body: Sequence[list[str]]) -> bool:
-    """Returns whether the first column alone has no name, and a value of its own in every row."""
+    """Returns whether only the first column has no name, and it has a different value in every row."""
     first = [row[0] for row in body]
     return not names[0] and all(names[1:]) and len({*first}) == len(first)
 
 
 def _lacks_header(rows: Sequence[list[str]]) -> bool:
-    """Returns whether the first line is a row: in each column of numbers, dates or times it has the form of the lines below."""
+    """Returns whether the first line is a row: its numbers, dates or times have the form of those in lines below."""
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
     if len(rows) < 3 or not body:
         return False
@@ -235,7 +235,7 @@ def _lacks_header(rows: Sequence[list[str]]) -> bool:
 
 
 def _counts_up(heads: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
-    """Returns whether numbers in a first line are names, of which few stand below: years, or places as pandas numbers columns."""
+    """Returns whether numbers in a first line are names, such as years or pandas' positions: even steps, rare below."""
     places = [place for place, head in enumerate(heads) if head.isdecimal()]
     known = sum(heads[place] in columns[place] for place in places)
     return _even([heads[p] for p in places]) and not _even([columns[p][0] for p in places]) and 2 * known <= len(places)

@@ -30,7 +30,7 @@ from headway.tabular.expressions import as_written
 from headway.tabular.label import LabelConfig
 
 _FEWEST_ROWS, _FEWEST_OF_A_CLASS = 10, 2
-"""Train and eval each need rows of every class."""
+"""The least rows with a label, and the least rows of the rarer of two classes: train and eval need both."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Draft:
     whole: bool
     """Whether all rows were read."""
     columns: dict[str, Any] = field(default_factory=dict)
-    """What `columns:` says of single columns."""
+    """The entries of `columns:`, by column."""
     only: bool = False
     """Whether `columns:` names all that are read, so that no other is learned from."""
     notes: tuple[str, ...] = ()
@@ -53,12 +53,12 @@ class Draft:
 
     @property
     def doubts(self) -> list[str]:
-        """What a person should look at: of the data, and of single columns."""
+        """What a person should look at: notes on the data, and doubts about single columns."""
         return [*self.notes, *(f"{choice.column} {choice.why}" for choice in self.choices if choice.warning)]
 
 
 def look_at(source: dict[str, Any]) -> tuple[dict[str, Any], Look]:
-    """Returns the source with other names for the columns whose own ones no column may have.
+    """Returns the source and its sample, with new names for columns whose own have a slash or outer blanks.
 
     Raises:
         ConfigError, DataError: the files cannot be read.
@@ -72,7 +72,7 @@ def look_at(source: dict[str, Any]) -> tuple[dict[str, Any], Look]:
 
 
 def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name: str | None = None) -> Draft:
-    """Makes all decisions.
+    """Returns the draft of a pipeline: decides on the label, the columns and the split.
 
     Raises:
         ConfigError, DataError: the label does not exist, cannot be computed, or is nothing to learn.
@@ -121,7 +121,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
 
 
 def _renamed(source: dict[str, Any], look: Look, label: LabelConfig) -> tuple[dict[str, Any], Look, LabelConfig]:
-    """Returns the source with another name for a column that is called `label` and is not the label itself."""
+    """Returns source, look and label, with another name for a column that is called `label` and is not the label."""
     if LABEL not in look.names or label.column == LABEL:
         return source, look, label
     other = LABEL + "_column"
@@ -132,7 +132,7 @@ def _renamed(source: dict[str, Any], look: Look, label: LabelConfig) -> tuple[di
 
 
 def _without_rare(seen: Seen, label: LabelConfig, facts: LabelFacts, classes: int) -> tuple[Seen, str]:
-    """Returns the rows without those of rare classes, and a note.
+    """Returns the rows without those of rare classes, and a note that says how many were removed.
 
     Raises:
         DataError: fewer than two classes are left.
@@ -167,7 +167,7 @@ def _refuse_too_few(seen: Seen, facts: LabelFacts, path: str) -> None:
 
 
 def _of_images(look: Look, label: LabelConfig) -> list[Choice]:
-    """Images are learned from; their names are kept, to show where the model is most wrong."""
+    """Returns the choices for image files: they are learned from; their paths are kept, to show the most wrong ones."""
     size = image_size(look.sample.table.column("image").combine_chunks())
     height, width, channels = size or (32, 32, 3)
     config = {"image": {"height": height, "width": width, "channels": channels}}

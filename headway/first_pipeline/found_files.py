@@ -35,13 +35,13 @@ SPLIT_WORDS = {
     **dict.fromkeys(("eval", "evaluation", "valid", "validation", "val", "dev"), "eval"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-"""What folders of a ready-made split are called."""
+"""The names of folders of a ready-made split, with the split that each stands for."""
 _READY = re.compile(rf"(?i)(?<=/)({'|'.join(SPLIT_WORDS)})(?=/)")
 
 
 def found_source(data: str) -> dict[str, Any]:
-    """Returns `source:` of pipeline.yaml for a file, a folder, a glob or a path with {span}; keys that are not given have their
-    defaults. The path is written as in `data`.
+    """Returns `source:` of pipeline.yaml for a file, a folder, a glob or a path with {span}, without keys that have
+    their defaults. The path is written as in `data`.
 
     Raises:
         ConfigError: there is no such file, or no format that Headway reads.
@@ -122,7 +122,7 @@ def _of_folder(folder: str) -> dict[str, Any]:
 
 
 def _check_columns(source: Mapping[str, Any], files: list[str]) -> None:
-    """Refuses files that are no parts of one table: their columns differ. Of many files some are looked at."""
+    """Raises a DataError where the files of one table have different columns. Of many files some are checked."""
     if "names" in source.get("csv", {}):
         return
     first = _columns(source["format"], files[0])
@@ -136,7 +136,7 @@ def _check_columns(source: Mapping[str, Any], files: list[str]) -> None:
 
 
 def _check_headers(source: Mapping[str, Any], files: list[str]) -> None:
-    """Refuses files whose last line above the rows differs, where columns are known by their places."""
+    """Raises a DataError where columns are known by position only, and files differ in the last line above the rows."""
     form = source.get("csv", {})
     if "names" not in form or not form.get("skip_lines"):
         return
@@ -152,7 +152,7 @@ def _check_headers(source: Mapping[str, Any], files: list[str]) -> None:
 
 
 def _ready_splits(folder: str, files: list[str]) -> str | None:
-    """Returns the path of files that lie in folders called train, valid, test or the like; None where they do not."""
+    """Returns the path, with {split}, of files in folders called train, valid, test or the like; None: they are not."""
     found = [[*_READY.finditer(path[len(folder) :])] for path in files]
     if any(len(matches) != 1 for matches in found):
         return None
@@ -162,7 +162,7 @@ def _ready_splits(folder: str, files: list[str]) -> str | None:
 
 
 def _columns(format: Format, path: str) -> list[str]:
-    """Returns the names of a file's columns; none of a format that does not name them."""
+    """Returns the names of a file's columns; empty for a format that does not name them."""
     if format not in NAMED:
         return []
     config = SourceConfig.model_validate(_described(_literal(path), path))
@@ -170,7 +170,7 @@ def _columns(format: Format, path: str) -> list[str]:
 
 
 def _together(folder: str, files: list[str]) -> str:
-    """Returns the path of all files of a folder: a glob where they lie side by side, as init may write a folder below."""
+    """Returns a glob of a folder's files if they lie side by side (init may write a folder below), else the folder."""
     suffixes = [PurePosixPath(path).suffixes for path in files]
     endings = {"".join(of[-2:] if of and _PACKED.search(of[-1]) else of[-1:]) for of in suffixes}
     beside = all("/" not in path[len(folder) + 1 :] for path in files)
@@ -201,7 +201,7 @@ def spans_of(folder: str, files: list[str]) -> str | None:
 
 
 def _described(path: str, file: str) -> dict[str, Any]:
-    """Returns the source of files like `file`."""
+    """Returns `source:` for the files at `path`, with the format and CSV settings that `file`, one of them, has."""
     format = by_ending(file) or _by_content(file)
     if format == "images":
         raise ConfigError("is one image, and a model needs many", where=file, fix="name the folder of the images")
@@ -227,14 +227,14 @@ def _described(path: str, file: str) -> dict[str, Any]:
 
 
 def _is_aligned(data: bytes) -> bool:
-    """Returns whether lines have no separator but runs of blanks."""
+    """Returns whether nearly all lines separate their values by runs of blanks only."""
     lines = [line.strip() for line in data.split(b"\n")[:_LINES] if line.strip()]
     aligned = sum(b"  " in line and not re.search(rb"[,;\t|]", line) for line in lines)
     return 10 * aligned > 9 * len(lines)
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Returns whether the beginning of a file is UTF-8, single values aside, and a letter that is cut off at its end."""
+    """Returns whether the beginning of a file is UTF-8, except for a few letters and one that is cut off at its end."""
     own = data.replace("\ufffd".encode(), "é".encode())  # which a file may hold, and is a letter like others
     text = own.decode("utf-8", "replace").rstrip("\ufffd")
     wrong = text.count("\ufffd")

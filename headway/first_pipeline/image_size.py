@@ -1,4 +1,4 @@
-"""The size at which images are given to the model, from a few of them.
+"""Chooses the size at which images are given to the model, from a sample of them.
 
 image_size(pa.array([png, png]))              # (8, 8, 1)
 """
@@ -14,14 +14,14 @@ from headway.tabular.list_arrays import decoded
 
 _LOOKED_AT = 64
 _ORIENTATION = 0x0112
-"""Of EXIF; from 5 on rows are columns."""
+"""The EXIF tag of an image's orientation; from 5 on, width and height change places."""
 _MAGIC = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM")
 LARGEST = 96
-"""Pixels of the longer side; the built-in models need no more, and larger ones take longer."""
+"""The most pixels of the longer side; the built-in models need no more, and larger images take longer."""
 
 
 def image_size(values: pa.Array) -> tuple[int, int, int] | None:
-    """Returns (height, width, channels) of a column of image files; None where it holds something else."""
+    """Returns the height, width and channels to give a column of image files; None where it holds something else."""
     plain = decoded(values).drop_null()
     if not len(plain) or not pa.types.is_binary(plain.type):
         return None

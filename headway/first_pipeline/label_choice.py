@@ -1,4 +1,4 @@
-"""The label: which column it certainly is, which it may be, and what its values are.
+"""Chooses the label: which column it certainly is, or may be; and describes its values.
 
 sole_label(["sepal_length", "class"])            # "class": nothing else has a name that labels have
 label_of("arr delay", names)                     # LabelConfig(column="arr delay")
@@ -27,20 +27,20 @@ _CERTAIN = frozenset(
 )
 """Names that nothing but a label has."""
 MOST_CLASSES = 1000
-"""A text label of more values is a name."""
+"""The most values of a text label; one with more is a name."""
 _LEAST_OF_A_CLASS = 5
 """Rows of a class below which it may miss the eval split, or train."""
 _COUNTED, _FEW = 10, 100
-"""Whole numbers from 0 up of more values than the one, and mostly below the other, are counts."""
+"""Whole numbers from 0 up are counts if they have more values than the first, and a median below the second."""
 _ROWS_PER_VALUE = 20
 
 
 @dataclass(frozen=True)
 class LabelFacts:
     kind: str
-    """binary, multiclass or regression, as a run reads the label off its values."""
+    """binary, multiclass or regression: what a run makes of the label, with `task` if that is set."""
     task: str | None
-    """What the pipeline has to say where its own reading would be wrong: multiclass, regression or count."""
+    """The `task:` to set in the pipeline where auto would be wrong: multiclass, regression or count; else None."""
     text: str
     """What the values are, in a few words."""
     rare: tuple[Any, ...] = ()
@@ -48,13 +48,13 @@ class LabelFacts:
 
 
 def sole_label(names: Sequence[str]) -> str | None:
-    """Returns the one column that is called as labels are; None where none is, or several."""
+    """Returns the one column with a name that only labels have, such as target; None where none has, or several."""
     found = [name for name in names if name.strip().lower() in _CERTAIN]
     return found[0] if len(found) == 1 else None
 
 
 def likely_label(names: Sequence[str]) -> str:
-    """Returns the column that stands as an example of a label: the last one that names no row and no time."""
+    """Returns a column as an example of a label: the last that is no identifier and no time, else the last."""
     others = [name for name in names if name and not named_as_identifier(name) and not {*words_of(name)} & TIMES]
     return [names[-1], *others][-1]
 
@@ -63,7 +63,7 @@ def label_of(text: str, names: Sequence[str]) -> LabelConfig:
     """Returns the label that a person means: a column by its name, whatever is in it, or an expression.
 
     Raises:
-        ConfigError: neither.
+        ConfigError: it is neither.
     """
     if (name := next((name for name in (text, text.strip()) if name in names), None)) is not None:
         return LabelConfig(column=name)
@@ -92,7 +92,7 @@ def _quoted(text: str, names: Sequence[str]) -> str:
 
 
 def facts_of(label: pa.Array, statistics: ColumnStatistics, *, where: str) -> LabelFacts:
-    """Returns what the label's values are.
+    """Returns the kind of the label, the task to set, its values in words, and its rare classes.
 
     Raises:
         DataError: a model cannot learn it: one value only, or a name for nearly every row.
@@ -129,7 +129,7 @@ def facts_of(label: pa.Array, statistics: ColumnStatistics, *, where: str) -> La
 
 
 def _other_task(label: pa.Array, statistics: ColumnStatistics, kind: str) -> str | None:
-    """Returns the task of a number that the pipeline's own reading would take for another."""
+    """Returns the task to set for a label of numbers that auto would read as another; None: auto is right."""
     values = label.to_numpy(zero_copy_only=False).astype(np.float64)
     values = values[np.isfinite(values)]
     distinct = statistics.distinct

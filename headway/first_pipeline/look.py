@@ -1,7 +1,7 @@
 """Reads what the decisions rest on: the sample that a run would infer the schema from, and rows from all over the files.
 
 look = take(SourceConfig(format="csv", path="wine.csv"))
-look.names, look.rows.num_rows
+look.names, look.sample.table.num_rows
 seen = typed(look, LabelConfig(column="quality"))        # in stored types, with the label
 """
 
@@ -27,9 +27,9 @@ from headway.tabular.label import LabelConfig
 from headway.tabular.list_arrays import as_batch
 
 MOST_BYTES = 256 << 20
-"""Of larger data so much is read, in ranges spread evenly over them."""
+"""The most bytes that are read of larger data, in ranges spread evenly over them."""
 MOST_ROWS = 200_000
-"""Rows that are looked at, taken evenly from those read."""
+"""The most rows that are looked at, taken evenly from those read."""
 MOST_CELLS = 20_000_000
 MOST_REJECTED = 0.01
 """The share of a span's rows that may be rejected; `validation.max_quarantined` has the same default."""
@@ -42,7 +42,7 @@ class Look:
     config: SourceConfig
     spans: tuple[str, ...]
     files: tuple[InputFile, ...]
-    """Of all spans."""
+    """The files of all spans."""
     sample: Sample
     later: tuple[str, ...] = ()
     """Columns that the first span lacks."""
@@ -53,7 +53,7 @@ class Look:
         return self.sample.table.column_names
 
     def clashes(self, label: LabelConfig) -> dict[str, str]:
-        """Returns why no type holds some columns, such as text in some rows and an object in others; the label's aside."""
+        """Returns why no type fits some columns, as text in some rows and an object in others; not the label's."""
         files = {name: f", in {file}" for name, file in self.sample.damaged.items()}
         conflicts = {name: f"{why}{files.get(name, '')}" for name, why in self.sample.conflicts.items()}
         return {name: conflicts[name] for name in self.names if name in conflicts and name not in label.columns()}
@@ -61,15 +61,15 @@ class Look:
 
 @dataclass(frozen=True)
 class Seen:
-    """Rows in their stored types; the label's column is called `label`."""
+    """The rows that were read, in their stored types, with the label as the last column, `label`."""
 
     schema: Schema
     doubts: tuple[str, ...]
     """Notes on columns that cannot be read as they are, or may be meant in another way."""
     rows: pa.RecordBatch
-    """Without rows that have no label; each column under its own name but for the label."""
+    """The rows that have a label; each column under its own name, and last the label."""
     read: int
-    """Rows that were read, with those that were rejected or have no label."""
+    """The number of rows read, with those that were rejected or have no label."""
     rejected: int
     whole: bool
     """Whether these are all rows of the data, and in their order."""
@@ -84,7 +84,7 @@ class Seen:
 
 
 def take(config: SourceConfig) -> Look:
-    """Looks at a source.
+    """Returns the files of a source, and the sample of its rows that types are inferred from.
 
     Raises:
         ConfigError, DataError: it cannot be read.

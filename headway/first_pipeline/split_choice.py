@@ -1,4 +1,4 @@
-"""The split that fits: by time, by a unit whose rows come again, or by the hash of a row.
+"""Chooses the split that fits: by time, by a unit whose rows come again, or by the hash of a row.
 
 choice = choose_split(look, seen, label, facts, choices)
 choice.config, choice.text                   # {"eval": 0.3}, "30% of the rows, by a hash of each row"
@@ -27,7 +27,7 @@ from headway.tabular.label import LabelConfig
 from headway.validation.units import find_unit
 
 FEW_ROWS, EVAL_OF_FEW = 1000, 0.3
-"""Of fewer rows a larger share is eval, so that the gate has something to see."""
+"""With fewer rows than this a larger share of them is eval, so that the gate has something to see."""
 LEAST_SPANS = 3
 LEAST_EVAL = 20
 """Rows below which the gate compares nothing."""
@@ -41,7 +41,7 @@ _MONTH = 28
 class SplitChoice:
     text: str
     config: dict[str, Any] = field(default_factory=dict)
-    """What `split:` says; empty: the default."""
+    """The keys of `split:`; empty: the default."""
     columns: dict[str, Choice] = field(default_factory=dict)
     """Choices of columns that the split changes."""
 
@@ -49,7 +49,7 @@ class SplitChoice:
 def choose_split(
     look: Look, seen: Seen, label: LabelConfig, facts: LabelFacts, choices: Sequence[Choice]
 ) -> SplitChoice:
-    """Returns the split that fits the data: the one that stands ready, whole spans, a time, a unit, else the row."""
+    """Returns the first split that fits the data: ready-made folders, whole spans, a time, a unit, else a row hash."""
     if look.config.has_splits:
         return _ready(look)
     if len(look.spans) >= LEAST_SPANS:
@@ -72,7 +72,7 @@ def choose_split(
 
 
 def _ready(look: Look) -> SplitChoice:
-    """Returns the split that the folders of the files say. Where nothing is called eval, test is eval."""
+    """Returns the split that the folders of the files make. Where no folder is called eval, test is eval."""
     names = sorted({split_name(look.config, file.path) for file in look.files})
     values = {name: SPLIT_WORDS.get(name.lower(), name) for name in names}
     if "eval" not in values.values():
@@ -91,7 +91,7 @@ def _share(rows: int) -> dict[str, Any]:
 
 
 def _times(columns: Any, seen: Seen) -> list[str]:
-    """Returns columns that may say when a row came to be, the likeliest first."""
+    """Returns the names of columns that may say when a row came to be, the likeliest first."""
     names = seen.rows.schema.names[:-1]
     found = []
     for column in columns:
@@ -143,7 +143,7 @@ def _by_time(column: Column, free: Mapping[str, Choice], seen: Seen, facts: Labe
 
 
 def _parts(values: Any, column: Column) -> list[str]:
-    """Parts of a time that come again, so that a model learns of the future from them."""
+    """Returns which of month, weekday and hour come again in a time, so that a model learns of the future from them."""
     assert column.temporal is not None
     unit = PER_DAY[column.temporal]
     days = np.floor_divide(values, unit)
@@ -158,7 +158,7 @@ def _parts(values: Any, column: Column) -> list[str]:
 
 
 def _by_unit(seen: Seen, facts: LabelFacts, choices: Sequence[Choice]) -> SplitChoice:
-    """Returns the split by the unit that the data show beyond doubt. One that may be a category too is only a doubt."""
+    """Returns the split by a sure unit, else an empty one; of a unit that may be a category its column only warns."""
     free = {choice.column: choice for choice in choices if choice.use in ("feature", "left out")}
     timeless = {column.name for column in seen.schema.columns if column.name in free and not column.temporal}
     names = [name for name in seen.rows.schema.names[:-1] if name in timeless]

@@ -1,4 +1,4 @@
-"""Text that holds several values: words of a sentence, or values between separators.
+"""Recognizes text that holds several values: words of a sentence, or values between separators.
 
 list_config(pa.array([b"Comedy|Drama", ...]))     # {"shape": "list", "separator": "|", ...}
 list_config(pa.array([b"a good film", ...]))      # the same with " ", where words come again
@@ -17,13 +17,13 @@ SEPARATORS = ("|", ";", ", ", ",")
 _SAMPLED = 5000
 _LEAST_ROWS = 50
 _SEVERAL = 0.3
-"""The share of texts that hold a separator, for it to be one."""
+"""The least share of texts that hold a separator, for it to be one."""
 _FEWER = 3
-"""So many times fewer parts than texts: a list is made of few values."""
+"""The least number of different texts per different part: a list is made of few values."""
 _WORDS = 3.0
 """Mean words of a text below which it is a name."""
 _RECURRING = 0.5
-"""The share of words that stand in several texts, for words to be worth learning."""
+"""The least share of words that stand in several texts, for words to be worth learning."""
 _LONGEST = 512
 
 

@@ -17,7 +17,7 @@ _PLAIN = re.compile(r"[A-Za-z_][\w .>=<+*/()-]*", re.ASCII)
 _COMMENT_AT = 34
 _LONG, _WIDEST = 100, 120
 _NAMED = 6
-"""Columns that auto leaves out by itself are named up to this many."""
+"""The most columns left out by auto that a comment names; it counts the others."""
 _TASK_REASONS = {
     "count": "whole numbers from 0 up, most of them small",
     "multiclass": "few different numbers: classes",
@@ -35,7 +35,7 @@ def pipeline_text(draft: Draft, *, path: str) -> str:
     source = {"format": draft.source["format"], "path": path} | {
         key: value for key, value in draft.source.items() if key not in ("format", "path")
     }
-    line = f"source: {flow(source)}"
+    line = f"source: {flow_yaml(source)}"
     drafted = f"Drafted by headway init from {counted(draft.rows, 'row')}{'' if draft.whole else ', not all of them'}. "
     lines = [
         _comment(drafted + "What is not here has its default: 'headway schema' prints every key."),
@@ -43,7 +43,7 @@ def pipeline_text(draft: Draft, *, path: str) -> str:
         *(
             [line]
             if len(line) <= _LONG
-            else ["source:", *(f"  {scalar(key)}: {flow(of)}" for key, of in source.items())]
+            else ["source:", *(f"  {scalar(key)}: {flow_yaml(of)}" for key, of in source.items())]
         ),
         *([_WINDOW] if SPAN in path or DATE_PARTS[0] in path else []),
         _commented(f"label: {_label(draft)}", draft.facts.text),
@@ -52,7 +52,7 @@ def pipeline_text(draft: Draft, *, path: str) -> str:
         lines.append(_commented(f"task: {draft.facts.task}", _TASK_REASONS[draft.facts.task]))
     lines += _columns(draft)
     if draft.split.config:
-        lines.append(_commented(f"split: {flow(draft.split.config)}", draft.split.text))
+        lines.append(_commented(f"split: {flow_yaml(draft.split.config)}", draft.split.text))
     else:
         lines.append(_comment(f"split: {draft.split.text}"))
     if draft.source["format"] == "images":
@@ -77,12 +77,12 @@ def scalar(value: Any) -> str:
     return str(text).removesuffix("\n").removesuffix("...").strip()
 
 
-def flow(value: Any) -> str:
-    """Returns a value as YAML on one line, mappings and lists in braces."""
+def flow_yaml(value: Any) -> str:
+    """Returns a value as YAML on one line (flow style): mappings in braces, lists in brackets."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{scalar(key)}: {flow(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{scalar(key)}: {flow_yaml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(flow, value)) + "]"
+        return "[" + ", ".join(map(flow_yaml, value)) + "]"
     return scalar(value)
 
 
@@ -95,7 +95,7 @@ def _columns(draft: Draft) -> list[str]:
     if not said:
         return lines
     lines += ["columns:", *([] if draft.only else ['  "*": auto'])]
-    return lines + [_commented(f"  {scalar(name)}: {flow(of)}", reasons[name]) for name, of in said.items()]
+    return lines + [_commented(f"  {scalar(name)}: {flow_yaml(of)}", reasons[name]) for name, of in said.items()]
 
 
 def _comment(text: str) -> str:
@@ -112,5 +112,5 @@ def _commented(line: str, text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Returns text that may stand in a comment: YAML allows no control characters in one."""
+    """Returns text without control characters, which YAML does not allow in a comment."""
     return "".join(c if c.isprintable() else " " for c in text)

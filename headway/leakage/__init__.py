@@ -1,1 +1,1 @@
-"""Proof that no key or time is in two splits, and equal rows in one."""
+"""The leakage proof: no key and no time is in two splits, and equal rows are in one."""

@@ -1,18 +1,18 @@
 """Samples rows without their identifiers, by hash, so that duplicates under different ids are found.
 
-    sampler = ContentSampler(config, columns)    # what is compared: sampler.names; none of it: nothing is drawn
+    sampler = ContentSampler(config, columns)    # sampler.names: the compared columns; without any nothing is drawn
     sampler.draw(batch, codes, {0: Distinct(DRAWN), 1: Distinct(DRAWN)})
     overlap(train, eval)                         # Overlap(share=0.88, beyond=0.85, values=210, whole=False)
     seen = Distinct()
     seen.add(hashes)                             # any number of batches; merge() adds another piece's
     seen.values, seen.rows, seen.whole           # distinct hashes kept, rows that have them, whether these are all there are
 
-A hash of every column of every row would cost as much as the split itself. So rows have an order, a hash of a few of their
-columns, and only those of least order are hashed whole: rows that are alike have one order, in whatever file and split.
+Hashing every column of every row would cost as much as the split itself. So each row has an order hash over a few
+columns, and only rows of the least order hashes are hashed whole. Equal rows have equal order hashes everywhere.
 
-A sample is the least distinct row hashes and their counts. Which hashes are least has nothing to do with how often they occur,
-so that the rows kept are as repetitive as all of them are (Gibbons, "Distinct sampling for highly-accurate answers to distinct
-values queries", VLDB 2001).
+A sample is the least distinct row hashes and their counts. Which hashes are least has nothing to do with how often they
+occur, so the rows kept are as repetitive as all of them are (Gibbons, "Distinct sampling for highly-accurate answers to
+distinct values queries", VLDB 2001).
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from headway.tabular.list_arrays import slots
 from headway.tabular.splits import SplitConfig, column_hash
 
 DRAWN, KEPT = 256, 1024
-"""Different rows that are kept of each split of a range, and of a span or a window."""
+"""The number of distinct rows kept of each split: of a range, and of a span or a window."""
 MOST_COLUMNS = 128
-"""Of a wider table so many columns are compared, evenly spread over it."""
+"""The most columns that are compared; of a wider table they are spread evenly over it."""
 _ORDERED_BY = 2
 _HALF, _HIGH = np.uint64(32), np.uint64(0xFFFFFFFF00000000)
 _NULL_FLOAT = 1.2345679e-33
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
-def content(config: SplitConfig, columns: Sequence[Column]) -> tuple[str, ...]:
-    """Returns the columns by which rows are compared: those that are read, except names and places of rows and, of a
-    split by time, the time. None without a key: rows that are alike are in one split then.
+def compared_columns(config: SplitConfig, columns: Sequence[Column]) -> tuple[str, ...]:
+    """Returns the columns by which rows are compared: not identifiers, keys, the split column and, where eval is later
+    than train, the time. Empty for a split by a hash of the row: equal rows are in one split then.
     """
     if config.by_row:
         return ()
@@ -65,7 +65,7 @@ _MANY = 8
 
 
 class Distinct:
-    """A sample of rows: the `size` least distinct hashes and their counts."""
+    """A sample of distinct rows: the `size` least of their hashes, and the number of rows that have each."""
 
     def __init__(self, size: int = SAMPLE_SIZE) -> None:
         self._size = size
@@ -109,7 +109,7 @@ class Distinct:
 
     @property
     def rows(self) -> int:
-        """The number of rows that have these hashes."""
+        """The number of rows that have the hashes in the sample."""
         return int(self._counts.sum())
 
     @property
@@ -124,7 +124,7 @@ class Distinct:
 
     @property
     def whole(self) -> bool:
-        """Returns whether the sample holds all hashes."""
+        """Whether the sample holds all distinct hashes that were added."""
         return not self._full
 
     def of(self, rows: int) -> int:
@@ -153,18 +153,18 @@ class ContentSampler:
     """Samples rows by their content; holds the columns of one pipeline by which rows are compared."""
 
     def __init__(self, config: SplitConfig, columns: Sequence[Column]):
-        whole = content(config, columns)
+        whole = compared_columns(config, columns)
         few = np.linspace(0, len(whole) - 1, MOST_COLUMNS).round().astype(int).tolist()
         self.names = tuple(whole[i] for i in few) if len(whole) > MOST_COLUMNS else whole
         compared = {*whole}
         self.apart = tuple(column.name for column in columns if column.name not in compared) if whole else ()
-        """The columns that are left out."""
+        """The columns that are not compared."""
         ranks = {column.name: _rank(column) for column in columns}
         ranked = sorted(self.names, key=ranks.__getitem__)  # stable
         self._by = [name for name in ranked if ranks[name] < _COSTLY][:_ORDERED_BY] or ranked[:1]
 
     def draw(self, batch: pa.RecordBatch, codes: NDArray[np.int8], samples: Mapping[int, Distinct]) -> None:
-        """Add the rows of a batch to the sample of their split, by its code."""
+        """Add each row of a batch to the sample of its split, by the split's code. Without `names` nothing is added."""
         if not self.names:
             return
         order = _folded({name: batch.column(name) for name in self._by}, self._by)
@@ -181,7 +181,7 @@ class ContentSampler:
             sample.add(self._hashed(batch, order, rows) if few else hashes)
 
     def _hashed(self, batch: pa.RecordBatch, order: Hashes, at: NDArray[np.int64]) -> Hashes:
-        """Returns the hash of some whole rows, below the high half of their order."""
+        """Returns hashes of the rows `at`: the high half is of the order hash, the low half of all compared columns."""
         columns = pa.RecordBatch.from_arrays([batch.column(name) for name in self.names], names=self.names)
         few = hashed_texts(columns, at)
         hashes = _folded(dict(zip(self.names, few.columns, strict=True)), self.names)
@@ -227,21 +227,21 @@ def _bits(array: pa.Array) -> Hashes | NDArray[np.uint32]:
 
 @dataclass(frozen=True)
 class Overlap:
-    """The rows of a split that stand in train too, as far as samples of both tell."""
+    """How many rows of a split occur in train too, estimated from samples of both."""
 
     share: float
-    """Of the rows: those that occur in train."""
+    """The share of the split's rows that occur in train."""
     beyond: float
-    """How much greater it is, beyond three standard errors, than the share of train rows that train has again: rows of a few
-    categories come again everywhere, and a month that was delivered twice in two splits only."""
+    """`share`, less the share of train rows that occur again in train, less three standard errors. Rows of few
+    categories come again everywhere, but a month that was delivered twice only in two splits."""
     values: int
-    """The distinct rows compared."""
+    """The number of distinct rows compared."""
     whole: bool
-    """Whether these are all there are."""
+    """Whether all distinct rows were compared, none left out by sampling."""
 
 
 def overlap(train: Distinct, rows: Distinct) -> Overlap | None:
-    """Returns the rows of a split that occur in train; None: there are none to tell it from."""
+    """Returns how many rows of a split occur in train; None where either sample has no hash to compare."""
     bounds = [sample.bound for sample in (train, rows) if sample.bound is not None]
     hashes, counts = rows.upto(min(bounds) if bounds else None)
     known, times = train.upto(None)
@@ -254,7 +254,7 @@ def overlap(train: Distinct, rows: Distinct) -> Overlap | None:
 
 
 def _share(which: NDArray[np.bool_], counts: NDArray[np.int64]) -> tuple[float, float]:
-    """Returns (the share of the rows, its standard error): distinct rows are drawn, and each brings its count of rows."""
+    """Returns the share of the rows that `which` marks, and its standard error: distinct rows are drawn, not rows."""
     rows = float(counts.sum())
     drawn = rows**2 / float((counts.astype(np.float64) ** 2).sum())
     share = float(counts[which].sum()) / rows

@@ -3,8 +3,8 @@
     write(path, distinct(hashes))                # any order, any repeats
     compare({"train": [a, b], "eval": [c]})      # hashes that both sides have
 
-A set is rising distinct uint64, little endian, eight bytes each and nothing else. Whatever is asked of any number of sets is
-answered slice by slice of the hashes' range, about a million values at a time: memory does not grow with the sets.
+A set is a file of distinct uint64 in rising order, little endian, without a header. Sets are compared slice by slice of
+the hashes' range, about a million values at a time: memory does not grow with the sets.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from headway.tabular.list_arrays import run_starts
 
 Hashes = NDArray[np.uint64]
 SLICE = 1 << 20
-"""Values that are held at a time."""
+"""The number of values in memory at a time."""
 MOST_SHARED = 5
-"""So many found values are kept, to name their rows; the rest is counted."""
+"""The most shared values that are kept, to name their rows; the others are only counted."""
 
 
 def distinct(hashes: Hashes) -> Hashes:
@@ -85,11 +85,11 @@ class KeyComparison:
     values: dict[str, int]
     """Distinct values of each group."""
     shared: dict[tuple[str, str], SharedHashes]
-    """Of each two groups that have a value in common, those values."""
+    """For each pair of groups with values in common, these values."""
 
 
 def compare(groups: Mapping[str, Sequence[Hashes]], most: int = SLICE) -> KeyComparison:
-    """Find the values in more than one group; the order of a group's sets does not matter."""
+    """Returns how many distinct values each group has, and which ones groups share; a group's sets are in any order."""
     result = KeyComparison(dict.fromkeys(groups, 0), {})
     whose = [name for name, sets in groups.items() for _ in sets]
     for piece in slices([hashes for sets in groups.values() for hashes in sets], most):

@@ -6,11 +6,11 @@
     merge([folder_of_range_0, folder_of_range_1], folder_of_span)
     read(folder)                                 # SpanIndex
 
-A set holds the 64-bit hashes of one key (`headway.leakage.keys`), so that it says of each key which splits have it. A span's
-sets are its ranges' one behind the other. A time column leaves its least and greatest value. A split by hash of all columns
-leaves its least and greatest split hash: when those of two splits do not overlap, no row that hashes alike is in both, and
-that holds without a hash of every row. Of any other split a sample of what rows hold beside its key, column or time is kept,
-as equal rows may stand in two splits.
+A set holds the 64-bit hashes of one key in one split (`headway.leakage.keys`); a span's file holds the sets of its
+ranges one after the other. Of a time column the least and greatest value are kept. Of a split by a hash of all columns
+the least and greatest split hash are kept: when those of two splits do not overlap, no equal rows are in both, and not
+every hash has to be kept. Of any other split a sample of row hashes is kept, without the key, split column and time, as
+equal rows may be in two splits.
 """
 
 import functools
@@ -38,7 +38,7 @@ from headway.tabular.splits import SplitAssignment, SplitConfig
 
 FILE = "notes.json"
 _PENDING = 1 << 21
-"""Hashes that wait in memory before they are sorted."""
+"""The number of hashes that wait in memory before they are sorted."""
 KeyName = Literal["key", "group"]
 KeyColumns = dict[str, str]
 """The columns of a key and their stored types."""
@@ -58,11 +58,11 @@ class SplitIndex(Frozen):
 
     rows: int
     hashes: tuple[int, int] | None = None
-    """Least and greatest split hash."""
+    """The least and greatest split hash, where rows are split by a hash of their columns."""
     repeats: str | None = None
-    """Of rows that are split by what they hold: a sample of them by distinct hashes (`headway.leakage.equal_rows`)."""
+    """A sample of the split hashes as text (`headway.leakage.equal_rows`), to count repeated rows; else None."""
     contents: str | None = None
-    """Of rows that are not split by what they hold: a sample of it (`headway.leakage.equal_rows`)."""
+    """A sample of row hashes as text (`headway.leakage.equal_rows`), where rows are split in another way."""
     time: TimeRange | None = None
     keys: dict[KeyName, KeyEntry] = Field(default_factory=dict)
 
@@ -77,14 +77,14 @@ class SpanIndex(Frozen):
     time: str | None = None
     """The time column."""
     content: tuple[str, ...] = ()
-    """The columns that `contents` is of."""
+    """The columns that are hashed for `SplitIndex.contents`."""
     apart: tuple[str, ...] = ()
-    """The columns that were read and are not among these: keys, identifiers, what says the split."""
+    """The columns that were read and are not in `content`: keys, identifiers, times, the split column."""
     splits: dict[str, SplitIndex]
 
 
 def indexed_keys(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, KeyColumns]:
-    """Returns the keys to index: split.key, and the group where it is another one."""
+    """Returns the columns and types of each key to index: split.key, and the group where it is another column."""
     types = {column.name: column.type for column in columns}
     keys: dict[KeyName, KeyColumns] = {}
     if config.key:
@@ -101,9 +101,9 @@ def rule(
     """Returns the rule that decides a row's split: the config, the hash, and the types of the hashed columns.
 
     Args:
-        columns: what is read, coerced.
-        hashed: what is hashed without a key; none: all of `columns`.
-        by_place: whether a row's place in its span is hashed besides.
+        columns: the columns that are read, as they are stored.
+        hashed: the columns that are hashed without a key; empty: all of `columns`.
+        by_place: whether a row's position in its span is hashed too.
     """
     value = config.at_ingest()
     if config.mode == "hash":
@@ -119,9 +119,9 @@ class KeyIndex:
     """Collects the key index of one range.
 
     Args:
-        columns: what is read, coerced; the one with the role time is the time column.
-        hashed: what a split without a key hashes; none: all of `columns`.
-        by_place: whether it hashes a row's place in its span besides.
+        columns: the columns that are read, as they are stored; the one with the role time is the time column.
+        hashed: the columns that a split without a key hashes; empty: all of `columns`.
+        by_place: whether the split hashes a row's position in its span too.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class KeyIndex:
         self._splits: dict[str, _Split] = {}
 
     def add(self, batch: pa.RecordBatch, raw: pa.Schema, assigned: SplitAssignment) -> None:
-        """Index the rows of a coerced batch; `raw` is the schema of the batch in the file."""
+        """Index the rows of a coerced batch; `raw` is its schema in the file, `assigned` has the splits of its rows."""
         keys = {name: key_hashes(batch, list(key), assigned.columns) for name, key in self._keys.items()}
         time = batch.column(self._time) if self._time else None
         for code, name in enumerate(self._names):
@@ -158,7 +158,7 @@ class KeyIndex:
         self._sampler.draw(batch, assigned.codes, samples)
 
     def save(self, folder: Path) -> None:
-        """Write the index into a new folder."""
+        """Create the folder and write the index into it."""
         folder.mkdir()
         splits = {}
         for name in self._names:
@@ -232,12 +232,12 @@ def _wider(first: tuple[int, int] | None, second: tuple[int, int] | None) -> tup
 
 
 def set_name(split: str, key: str) -> str:
-    """Returns the file name of a set."""
+    """Returns the name of the file that holds the hashes of a key in a split."""
     return f"{split}.{key}.u64"
 
 
 def sets(folder: Path, note: SplitIndex, split: str, key: KeyName) -> list[hash_sets.Hashes]:
-    """Returns the sets of a key in a split whose index lies in `folder`; empty ones are left out."""
+    """Returns a key's hash sets in a split, memory-mapped, one per range with any; DataError if the file is cut off."""
     lengths = note.keys[key].sets
     path = folder / set_name(split, key)
     whole = hash_sets.read(path)
@@ -250,7 +250,7 @@ def sets(folder: Path, note: SplitIndex, split: str, key: KeyName) -> list[hash_
 
 
 def merge(folders: Sequence[Path], out: Path) -> None:
-    """Merge the indexes of one or more ranges into that of a span."""
+    """Merge the indexes of one or more ranges into that of a span, in the new folder `out`."""
     out.mkdir()
     parts = [(folder, read(folder)) for folder in folders]
     first, splits = parts[0][1], {}
@@ -283,7 +283,7 @@ def _merged(first: SplitIndex, second: SplitIndex) -> SplitIndex:
 
 
 def _merged_samples(first: str | None, second: str | None, size: int) -> str | None:
-    """Merge two samples."""
+    """Merge two samples, as texts, into one of at most `size` hashes; returns `first` where either is None."""
     if first is None or second is None:
         return first
     both = Distinct.from_text(first, size)

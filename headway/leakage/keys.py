@@ -4,8 +4,8 @@
     canonical(pa.array([b" 7", b"7.0", b"+7"]))                   # [b"7", b"7", b"7"]
 
 The split hashes what is stored, and a text key that one file holds as 7 and another as 7.0 is two keys to it. Here they
-are one. White space around a text, a plus sign before a whole number and zeros behind its point say nothing; leading
-zeros, case and everything else do. Floats are compared by their float32, with -0.0 as 0.0.
+are one. White space around a text, a plus sign before a whole number and zeros behind its point are ignored; leading
+zeros, case and everything else count. Floats are compared by their float32, with -0.0 as 0.0.
 """
 
 from collections.abc import Sequence
@@ -35,12 +35,12 @@ _WHOLE = r"^[+]?(-?[0-9]+)(?:[.]0*)?$"
 def key_hashes(
     batch: pa.RecordBatch, columns: Sequence[str], hashes_of: dict[str, Hashes] | None = None
 ) -> tuple[Hashes, NDArray[np.bool_] | None]:
-    """Hash the keys of a coerced batch: (uint64 [rows], a mask of keys with a null or NaN; None: there are none).
+    """Returns the hash of each row's key, uint64 [rows], and a mask of keys with a null or NaN; None: there are none.
 
-    The hash is of the values alone: the shares of a split have no part in it.
+    A hash depends on the values alone, not on the config of a split.
 
     Args:
-        columns: scalars, at least one; their order does not matter.
+        columns: the key's columns, scalars, at least one; their order does not matter.
         hashes_of: the `column_hash` of columns that were hashed already.
     """
     state: Hashes | None = None
@@ -58,9 +58,9 @@ def key_hashes(
 
 
 def unit_codes(batch: pa.RecordBatch, key: Sequence[str], hashes_of: dict[str, Hashes] | None = None) -> pa.Array:
-    """Returns the code of what a split by `key` keeps together; int64 [rows], at least 0. Null: a row without a key.
+    """Returns the code of each row's key, whose rows one split holds: int64 [rows], at least 0; null without a key.
 
-    42 bits of `key_hashes`, which a record holds in six bytes: a chance of one in nine that any two of a million units share one.
+    42 bits of `key_hashes`, six bytes in a record: the chance that any two of a million keys share one is one in nine.
     """
     hashes, missing = key_hashes(batch, key, hashes_of)
     return pa.array((hashes >> np.uint64(22)).astype(np.int64), mask=missing)
@@ -74,7 +74,7 @@ def _missing(array: pa.Array) -> NDArray[np.bool_] | None:
 
 
 def canonical(array: pa.Array) -> pa.Array:
-    """Returns the values in the one form in which they are compared; `array` itself when all are in it already."""
+    """Returns the values in the one form in which they are compared; `array` itself when all have it already."""
     if pa.types.is_dictionary(array.type):
         if array.dictionary.null_count:
             return canonical(array.dictionary_decode())
@@ -90,8 +90,8 @@ def canonical(array: pa.Array) -> pa.Array:
 
 
 def _unusual(array: pa.Array) -> NDArray[np.bool_] | None:
-    """Returns where a text may have to be rewritten: a look at its first and last byte spares nearly all of them the
-    rest."""
+    """Returns a mask of the texts that may have to be rewritten; None: none has to. Their first and last byte rule out
+    nearly all without a further look."""
     _, offsets_buffer, data_buffer = array.buffers()
     if data_buffer is None or not len(array):
         return None
@@ -120,7 +120,7 @@ def _plain(texts: pa.Array) -> pa.Array:
 
 
 def key_text(value: Any) -> str:
-    """Returns the text of one part of a key, for a sentence."""
+    """Returns the text of one column's value of a key, for messages."""
     if isinstance(value, bytes):
         return value_text(value)
     return repr(value) if not isinstance(value, float) else f"{value:.9g}"

@@ -5,8 +5,8 @@
     proof.anomalies                           # what does not
     proof.splits                              # by split: rows, keys, times
 
-Hashes alone decide whether splits are apart: equal keys have equal hashes, and of 5 million keys two that differ share one in
-one window of a million. `look` finds the rows of the first few shared keys, to name them.
+Hashes alone decide whether splits share a key: equal keys have equal hashes, and among 5 million keys two different
+ones have the same in one window of a million. `look` finds the rows of the first few shared keys, to name them.
 """
 
 import itertools
@@ -26,14 +26,14 @@ from headway.tabular.splits import Part, SplitConfig
 from headway.validation.anomaly import Severity
 
 FEW_MISSING = 0.01
-"""A larger share of rows without a key is warned of."""
+"""The share of rows without a key above which the proof warns."""
 FEW_REPEATED, MANY_REPEATED = 0.01, 0.1
-"""A larger share of eval rows that stand in train is warned of; and so much more than train has of rows that come again is an
-error."""
+"""The share of eval rows that also occur in train from which the proof warns; and the excess over train's own share of
+recurring rows from which it reports an error."""
 COMBINATIONS = 0.1
-"""Where fewer of the train rows are distinct, they are combinations of a few values, and equal rows no copies."""
+"""The share of distinct train rows below which rows are combinations of a few values, and equal ones no copies."""
 FEW_KEYS, FEW_EVAL_KEYS = 100, 20
-"""Fewer keys than this, in all or in eval, are warned of."""
+"""The numbers of distinct keys, in all and in eval, below which the proof warns."""
 
 
 @dataclass(frozen=True)
@@ -42,27 +42,27 @@ class KeyOccurrence:
 
     hash: int
     written: str
-    """The key as the row has it."""
+    """The text of the key as the row has it."""
     span: str
     split: str
-    """Of the window."""
+    """The window's split that the row is in."""
     file: str
     row: int
     """Counted from 1 within the file."""
 
 
 RowFinder = Callable[[Sequence[str], hash_sets.Hashes, Sequence[str], Sequence[str]], list[KeyOccurrence]]
-"""(columns of a key, rising hashes, spans, splits) -> of each hash the first row in each of these splits, in the order of the
-spans; those of files that are gone are left out."""
+"""A function of the columns of a key, rising hashes, spans and splits. It returns the first row of each hash in each
+split, in the order of the spans; rows in files that are gone are left out."""
 
 
 def prove(
     config: SplitConfig, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]], look: RowFinder
 ) -> Proof:
-    """Prove a window whose spans are given in its order.
+    """Returns the proof that splits share no keys, times or rows, or findings; `spans` are in the order of the window.
 
     Args:
-        parts: as `window_splits` gives them.
+        parts: the parts of each split, from `window_splits`.
 
     Raises:
         DataError: an index is damaged.
@@ -106,7 +106,7 @@ class _Prover:
     # --- keys
 
     def _keys(self, key: KeyName = "key") -> None:
-        """Prove that no key is in two splits."""
+        """Check that no key is in two splits; report each pair of splits that shares any, or state that none does."""
         if not self._comparable(key):
             return
         columns = list(self._columns(key))
@@ -157,7 +157,7 @@ class _Prover:
         self.window.find(severity, "key overlap" if key == "key" else "group overlap", f"{a}, {b}", message, fix)
 
     def _look(self, key: KeyName, hashes: hash_sets.Hashes, splits: Sequence[str]) -> list[KeyOccurrence]:
-        """Returns rows of two splits with these hashes, from the spans that have any."""
+        """Returns rows of two splits that have these hashes, looked for in the spans whose index has any of them."""
         spans = {
             indexed.span
             for split in splits
@@ -198,7 +198,7 @@ class _Prover:
     # --- rows split by a hash of all columns
 
     def _rows(self) -> None:
-        """Prove that the hashes of two splits do not overlap: equal rows have equal hashes, so are in one split."""
+        """Check that the hashes of two splits do not overlap: then equal rows, with equal hashes, are in one split."""
         first = self.spans[0]
         for indexed in self.spans[1:]:
             if indexed.index.rule != first.index.rule:
@@ -236,7 +236,7 @@ class _Prover:
 
 
 def few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
-    """Warn when a few keys hold all rows: as a sample, eval is only as large as the number of its keys."""
+    """Warn when few keys, counted by split, hold all rows: as a sample, eval is only as large as its number of keys."""
     total, judging = sum(keys.values()), keys.get("eval", 0)
     if (total >= FEW_KEYS and judging >= FEW_EVAL_KEYS) or total * 2 >= window.rows:
         return
@@ -248,9 +248,9 @@ def few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
 
 
 def repeated_in_train(window: Window, *, by_time: bool) -> None:
-    """Find rows of eval or test that occur in train too, apart from identifiers; estimated from samples.
+    """Report the share of eval and test rows that occur in train too, identifiers aside; estimated from samples.
 
-    By time rows come again as months do, so only what is beyond that is found.
+    With `by_time` rows come again from month to month, so only what exceeds the share within train is a finding.
     """
     content = window.spans[0].index.content
     if not content or "train" not in window.parts or any(indexed.index.content != content for indexed in window.spans):
@@ -287,7 +287,7 @@ def repeated_in_train(window: Window, *, by_time: bool) -> None:
 
 
 def repeats(window: Window, columns: Sequence[str]) -> None:
-    """State how many rows repeat another one in the hashed columns, where ingest counted them."""
+    """State how many rows repeat another one in the hashed columns, where ingest counted them; warn of few keys."""
     keys: dict[str, int] = {}
     whole = True
     for split in window.parts:
@@ -310,7 +310,7 @@ def repeats(window: Window, columns: Sequence[str]) -> None:
 
 
 def _rows_text(rows: Sequence[KeyOccurrence]) -> str:
-    """`id '7' (train: 2013-01 a.csv row 3; eval: 2013-02 b.csv row 9, as id '7.0')`: a row of each split."""
+    """A row of each split: `id '7' (train: 2013-01 a.csv row 3; eval: 2013-02 b.csv row 9, as id '7.0')`."""
     first, places = {row.split: row for row in reversed(rows)}, []
     for row in (row for row in rows if row is first[row.split]):
         place = f"{row.split}: {row.span} {row.file} row {row.row:,}"

@@ -40,7 +40,7 @@ class TimeRange(Frozen):
 
 
 def raw_kind(schema: pa.Schema, name: str) -> str:
-    """Returns the kind of values that a file's time column holds."""
+    """Returns the kind of a file's time column: timestamp, date, text or number; number too where the file lacks it."""
     place = schema.get_field_index(name)
     kind = schema.field(place).type if place >= 0 else pa.int64()
     kind = value_type(kind)
@@ -52,7 +52,7 @@ def raw_kind(schema: pa.Schema, name: str) -> str:
 
 
 def time_range(array: pa.Array, kind: str) -> TimeRange:
-    """Returns the time range of a coerced column, whose file held values of `kind`."""
+    """Returns the time range of a coerced column, whose file held values of `kind`; without low and high for text."""
     missing = array.null_count
     if not is_number(value_type(array.type)):
         return TimeRange(kinds=(TEXT,), missing=missing)
@@ -66,7 +66,7 @@ def time_range(array: pa.Array, kind: str) -> TimeRange:
 
 
 def time_text(value: int | float | None, kind: str) -> str:
-    """Returns the text of a time, for a sentence."""
+    """Returns the text of a time for messages; "none" for None."""
     if value is None:
         return "none"
     if kind in PER_DAY:

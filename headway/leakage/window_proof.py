@@ -41,11 +41,11 @@ class Proof:
     says: list[str] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
     splits: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Rows; distinct keys where they were compared; first and last time where there is a time column."""
+    """By split: its rows, its distinct keys where compared, and its first and last time where there is a time."""
 
 
 class Window:
-    """The spans in their order, and the parts of each split that has any."""
+    """The spans of a window in their order, the parts of each split that has any, and the proof so far."""
 
     def __init__(self, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]]):
         self.spans = list(spans)
@@ -54,7 +54,7 @@ class Window:
         self.proof = Proof(splits={name: {"rows": sum(n.rows for n in self.indexes(name))} for name in self.parts})
 
     def of(self, split: str) -> Iterator[tuple[IndexedSpan, str, SplitIndex]]:
-        """Yields the parts of a split that have rows: (span, name of the part, index of the part)."""
+        """Yields the parts of a split that have rows, each as its span with the index, its name, and its own index."""
         for span, part in self.parts[split]:
             indexed = self._by_name[span]
             if part in indexed.index.splits:
@@ -84,7 +84,7 @@ def _time(window: Window, split: str) -> TimeRange | None:
 
 
 def times(window: Window) -> None:
-    """Add the first and last time of each split to the report."""
+    """Add the first and last time of each split to the figures of the proof."""
     for split in window.parts:
         time = _time(window, split)
         if time is not None and len(time.kinds) == 1:
@@ -93,7 +93,7 @@ def times(window: Window) -> None:
 
 
 def in_order(window: Window) -> None:
-    """Prove that each split ends before the next begins."""
+    """Check that each split ends before the next begins, by the order of spans and, with a time column, of rows."""
     place = {indexed.span: i for i, indexed in enumerate(window.spans)}
     names = list(window.parts)
     for a, b in itertools.pairwise(names):
@@ -117,7 +117,7 @@ def in_order(window: Window) -> None:
 
 
 def times_in_order(window: Window, column: str, fix: str) -> None:
-    """Prove by the times of the rows that each split ends before the next begins."""
+    """Check by the times of the rows that each split ends before the next begins; `fix` is the advice where not."""
     times = {name: _time(window, name) for name in window.parts}
     if not _readable(window, column, times):
         return

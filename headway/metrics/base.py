@@ -1,4 +1,4 @@
-"""A metric: its value on some rows, and how much it moves with the weight of each.
+"""Metrics: a metric's value on rows, and its influence: how much the weight of each row changes the value.
 
     auc = Auc()
     auc.value(rows)                              # 0.71, or None where it is undefined
@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Made = TypeVar("Made")
 OF_THE_MODEL = ("retrieval_rank", "retrieval_best", "retrieval_items")
-"""Columns of a predictions table that say something of the model: `headway.metrics.retrieval`."""
+"""Columns of a predictions table that hold for one retrieval model only (`headway.metrics.retrieval`)."""
 _STEP = 1e-5
-"""Of a numeric derivative, in standard deviations of what is averaged."""
+"""The step of a numeric derivative, in standard deviations of the averaged values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,31 +35,31 @@ class Rows:
     label: Floats
     """[rows]: the number, or the index of the class."""
     prediction: Floats
-    """[rows] or [rows, width]; not a number where a model gave none."""
+    """[rows] or [rows, width]; NaN where the model gave no finite number."""
     weight: Floats
     """[rows]"""
     groups: NDArray[np.int64] | None = None
-    """[rows]: equal for the rows of a group, whose order is judged."""
+    """[rows]: the same number for the rows of one group, within which ranking metrics judge the order."""
     columns: Mapping[str, NDArray[Any]] | None = None
-    """Other columns, for metrics of the user's own; each [rows]."""
+    """Other columns of the predictions table, for the metrics that read them; each [rows]."""
     units: NDArray[np.int64] | None = None
-    """[rows]: equal for rows that are drawn together, whole groups among them; None: the groups, if there are any."""
+    """[rows]: the same number for rows resampled together, a group in one unit; None: the groups are the units."""
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)
-    """What several metrics of the same rows need, computed once."""
+    """The cache of intermediate results that several metrics of these rows share."""
     shared: dict[Any, Any] = field(default_factory=dict, repr=False)
-    """The same, of what holds whoever predicts the rows."""
+    """The cache of results that do not depend on the predictions."""
 
     def __len__(self) -> int:
         return len(self.label)
 
     @cached_property
     def total(self) -> float:
-        """The summed weight."""
+        """The sum of the rows' weights."""
         return float(self.weight.sum())
 
     @property
-    def drawn(self) -> NDArray[np.int64] | None:
-        """What is drawn together, [rows]; None: rows are drawn one by one."""
+    def unit_of_row(self) -> NDArray[np.int64] | None:
+        """The resampling unit of each row, [rows]: `units`, else `groups`; None: rows are resampled one by one."""
         return self.groups if self.units is None else self.units
 
     @cached_property
@@ -68,34 +68,34 @@ class Rows:
         return not np.isnan(self.prediction).any()
 
     @property
-    def alike(self) -> bool:
-        """Whether each row weighs 1."""
-        return self.once_for_all("alike", lambda: bool((self.weight == 1.0).all()))
+    def unweighted(self) -> bool:
+        """Whether every row has weight 1."""
+        return self.cached_for_all_models("unweighted", lambda: bool((self.weight == 1.0).all()))
 
-    def once(self, key: object, make: Callable[[], Made]) -> Made:
-        """Returns what `make` returns, computed once for these rows."""
+    def cached(self, key: object, make: Callable[[], Made]) -> Made:
+        """Returns the result of `make()`, which is computed once for these rows and kept under `key`."""
         return _once(self.memo, key, make)
 
-    def once_for_all(self, key: object, make: Callable[[], Made]) -> Made:
-        """Returns what `make` returns, computed once for these rows, whoever predicts them."""
+    def cached_for_all_models(self, key: object, make: Callable[[], Made]) -> Made:
+        """Returns the result of `make()`, computed once for these rows whichever model predicts them."""
         return _once(self.shared, key, make)
 
     def at(self, rows: Any) -> Rows:
-        """Returns some of the rows: indices, a slice or a mask."""
+        """Returns the rows at `rows`: indices, a slice or a boolean mask."""
         columns = None if self.columns is None else {name: values[rows] for name, values in self.columns.items()}
         groups = None if self.groups is None else self.groups[rows]
         units = None if self.units is None else self.units[rows]
-        label, shared = self.label[rows], {"alike": True} if self.alike else {}
-        weight = self.weight[: len(label)] if self.alike and len(label) <= len(self) else self.weight[rows]
+        label, shared = self.label[rows], {"unweighted": True} if self.unweighted else {}
+        weight = self.weight[: len(label)] if self.unweighted and len(label) <= len(self) else self.weight[rows]
         return Rows(label, self.prediction[rows], weight, groups, columns, units, shared=shared)
 
     def predicted(self, prediction: Floats) -> Rows:
-        """Returns the same rows with the predictions of another model, without the columns that this one's brought."""
+        """Returns the same rows with another model's predictions, without the columns in `OF_THE_MODEL`."""
         columns = self.columns and {name: values for name, values in self.columns.items() if name not in OF_THE_MODEL}
         return replace(self, prediction=prediction, columns=columns, memo={})
 
     def keeping(self, *keys: object) -> Rows:
-        """Returns the same rows without what was computed of their predictions, but what has these keys."""
+        """Returns the same rows with an empty cache `memo`, except for the entries with these keys."""
         return replace(self, memo={key: self.memo[key] for key in keys if key in self.memo})
 
 
@@ -110,29 +110,29 @@ Better = Literal["higher", "lower", "neither"]
 
 
 @dataclass(frozen=True, eq=False)
-class OfOnePart:
-    """A derivative [rows, parts]: a row moves one part by a number of its own, and each part as every other row does."""
+class OnePartDerivative:
+    """A derivative [rows, parts] in short form: `common`, plus a number of each row's own in one of the parts."""
 
     part: NDArray[Any]
-    """[rows], integers."""
+    """[rows], integers: the part to which the row's own number is added."""
     own: Floats
     """[rows]"""
     common: Floats
     """[parts]"""
 
 
-def by_unit(derivative: Floats | OfOnePart, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats:
-    """Returns how much each unit moves something, [units] or [units, parts], by the derivative by the weight of each
-    row.
+def by_unit(derivative: Floats | OnePartDerivative, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats:
+    """Returns each unit's sum of weight * derivative over its rows, [units] or [units, parts]: how much the unit moves
+    the quantity whose derivative it is.
 
     Args:
-        codes: the unit of each row, [rows]; None: each row is one.
+        codes: the unit of each row, [rows]; None: each row is a unit.
     """
 
     def moved(of: Floats) -> Floats:
-        return of if rows.alike else of * rows.weight
+        return of if rows.unweighted else of * rows.weight
 
-    if isinstance(derivative, OfOnePart):
+    if isinstance(derivative, OnePartDerivative):
         parts = len(derivative.common)
         cells = (np.arange(units) if codes is None else codes) * parts + derivative.part
         own = np.asarray(np.bincount(cells, moved(derivative.own), units * parts), np.float64).reshape(units, parts)
@@ -151,7 +151,7 @@ def unit_weights(rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Flo
     """Returns the summed weight of each unit, [units]; `codes` as in `by_unit`."""
     kept = rows.memo.get("unit weights")
     if kept is None or kept[0] is not codes:
-        weight = None if rows.alike else rows.weight
+        weight = None if rows.unweighted else rows.weight
         weights = rows.weight if codes is None else np.asarray(np.bincount(codes, weight, units), np.float64)
         kept = rows.memo["unit weights"] = codes, weights
     found: Floats = kept[1]
@@ -163,60 +163,60 @@ class Metric(ABC):
 
     name: str
     higher_is_better: bool | None = False
-    """None: neither is, as of the mean prediction; models are not compared by it."""
+    """None: no direction is better, as for the mean prediction; models are not compared by it."""
     of_the_mean: bool = False
-    """It judges nothing but the mean prediction, or the share of labels below one, which a constant gets right too."""
+    """Whether it judges only the mean prediction, or shares of labels below quantiles: a constant does well too."""
     reads_columns: bool = False
-    """Whether it looks at `Rows.columns`; a metric of the user's own may."""
+    """Whether it reads `Rows.columns`, as metrics of the user's own may."""
     unit: Literal["rows", "classes", "groups"] = "rows"
-    """What its spread rests on: all rows, the rows of the rarer class, or the groups."""
+    """What its standard error rests on: all rows, the rows of the rarer class, or the groups."""
     within: tuple[float, float] = (-np.inf, np.inf)
-    """The least and the most that it can be."""
+    """Its least and its greatest possible value."""
     heavy: bool = False
-    """What is averaged has no bound: a row that rarely comes may carry most of its spread."""
+    """Whether the averaged values have no bound, so that a few rare rows may carry most of the variance."""
     smooth: bool = True
-    """A small change of the rows changes it little; a choice among them, such as the best threshold, is another thing."""
+    """Whether a small change of the rows changes it little; not so for a choice, such as the best threshold."""
     ratio: bool = False
-    """A quotient, which chance moves by factors; where it has an upper end, 1 - it is one."""
+    """Whether it is a quotient (or 1 minus it is one, where its upper end is 1): chance multiplies it by a factor."""
 
     @property
     def better(self) -> Better:
-        """Which values are better, in the word that configs and results have for it."""
+        """Which values are better, as configs and results write it: "higher", "lower" or "neither"."""
         return "neither" if self.higher_is_better is None else "higher" if self.higher_is_better else "lower"
 
     @abstractmethod
     def value(self, rows: Rows) -> float | None:
-        """Returns the metric on these rows; None where it is undefined. Rows have a positive total weight."""
+        """Returns the metric on these rows, whose total weight must be positive; None where it is undefined."""
 
     def on(self, rows: Rows) -> float | None:
-        """Returns `value`, computed once for these rows; None for rows without any weight."""
-        return rows.once(self, lambda: self.value(rows) if rows.total > 0 else None)
+        """Returns `value`, computed once for these rows; None also for rows without any weight."""
+        return rows.cached(self, lambda: self.value(rows) if rows.total > 0 else None)
 
     def influence(self, rows: Rows) -> Floats | None:
-        """Returns the derivative of the metric by the weight of each row, [rows]; None where it has no value, or no
-        derivative.
+        """Returns the derivative of the metric with respect to the weight of each row, [rows]; None where it has no
+        value, or no derivative.
 
-        The sum over the rows of (weight * influence)^2 is the variance of the metric (the infinitesimal jackknife: Efron,
-        "The jackknife, the bootstrap and other resampling plans", 1982; of an AUC it is that of DeLong et al., 1988).
-        """
+        The sum over the rows of (weight * influence)^2 is the variance of the metric (the infinitesimal jackknife:
+        Efron, "The jackknife, the bootstrap and other resampling plans", 1982; for an AUC it is that of DeLong et al.,
+        1988)."""
         return None
 
-    def moved(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
-        """Returns how much each unit moves the metric, [units]: `influence` times weight, summed over the unit's rows.
+    def influence_by_unit(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
+        """Returns each unit's sum of weight * `influence` over its rows, [units]; None where there is no influence.
 
         Args:
-            codes: the unit of each row, [rows]; None: each row is one.
+            codes: the unit of each row, [rows]; None: each row is a unit.
         """
         influence = self.influence(rows)
         return None if influence is None else by_unit(influence, rows, codes, units)
 
     def parts(self, rows: Rows) -> Floats | None:
-        """Returns the parts of a metric that is the sum of |parts|, [parts]; None of others, and where it has no
-        value."""
+        """Returns the signed parts of a metric that is the sum of |parts|, [parts]; None for other metrics, and where
+        it has no value."""
         return None
 
-    def moved_parts(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
-        """Returns how much each unit moves each of `parts`, [units, parts]; None where that is not finite."""
+    def parts_influence_by_unit(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
+        """Returns how much each unit moves each of `parts`, [units, parts]; None without parts, or if not finite."""
         return None
 
     def __repr__(self) -> str:
@@ -224,13 +224,13 @@ class Metric(ABC):
 
 
 class MomentMetric(Metric):
-    """A function of weighted means over the rows.
+    """A metric that is a function of moments: of weighted means over the rows.
 
     Args:
-        moments: what is averaged; float64 [rows, moments].
-        combine: the metric of those means; [..., moments] -> [...]. Of one moment it rises with it. Left out: the first of
-            them, or the sum of |parts|.
-        parts: of a metric that is the sum of |parts|; [..., moments] -> [..., parts].
+        moments: returns the values to be averaged, float64 [rows, moments].
+        combine: returns the metric from the means, [..., moments] -> [...]; with a single moment it must be increasing.
+            Left out: the metric is the first mean, or the sum of |parts|.
+        parts: returns the parts of a metric that is the sum of |parts|, [..., moments] -> [..., parts].
     """
 
     def __init__(
@@ -254,8 +254,8 @@ class MomentMetric(Metric):
         self.moments, self._combine, self._parts = moments, combine, parts
 
     def _kept(self, rows: Rows, name: str, compute: Callable[[], Any], of: Any = None) -> Any:
-        """Returns what is computed of these rows' moments, and of `of`, kept until those of other moments are asked
-        for."""
+        """Returns the result of `compute()`, kept under `name` in the rows' cache until another moment function, or
+        another `of`, asks for that name."""
         kept = rows.memo.get(name)
         if kept is None or kept[0] is not self.moments or kept[1] is not of:
             kept = rows.memo[name] = self.moments, of, compute()
@@ -271,15 +271,15 @@ class MomentMetric(Metric):
             return finite(float(self._combine(means)))
 
     def influence(self, rows: Rows) -> Floats | None:
-        """Returns the influence by the chain rule."""
+        """Returns the influence, computed by the chain rule; None where it is not finite."""
         means, slope = self._slope(rows, self._of_means)
         found: Floats = self._moments_of(rows) @ slope
         found -= means @ slope
         found /= rows.total
         return found[:, 0] if np.isfinite(found[:1]).all() else None
 
-    def moved(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
-        """Returns the same by unit: its moments are summed first."""
+    def influence_by_unit(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
+        """Returns each unit's sum of weight * influence, [units], from summed moments; None if not finite."""
         found = self._moved(rows, codes, units, *self._slope(rows, self._of_means))
         return None if found is None else found[:, 0]
 
@@ -287,7 +287,7 @@ class MomentMetric(Metric):
         return self._combine(means)[..., None]
 
     def _slope(self, rows: Rows, of: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
-        """Returns (the means of the moments, the numeric derivative of each `of` them by each, [moments, width])"""
+        """Returns the means of the moments, and the numeric derivative of `of` by each mean, [moments, width]."""
 
         def spread() -> tuple[Floats, Floats]:
             moments, share = self._moments_of(rows), rows.weight / rows.total
@@ -302,7 +302,7 @@ class MomentMetric(Metric):
     def _moved(
         self, rows: Rows, codes: NDArray[np.int64] | None, units: int, means: Floats, slope: Floats
     ) -> Floats | None:
-        """Returns how much each unit moves what has this slope, [units, width]; None where that is not finite."""
+        """Returns how much each unit moves the function with this slope, [units, width]; None if not finite."""
         if not (np.isfinite(means).all() and np.isfinite(slope).all()):
             return None
         sums, weights = self._kept(
@@ -321,12 +321,12 @@ class MomentMetric(Metric):
             return None
         return self._parts(rows.weight @ self._moments_of(rows) / rows.total)
 
-    def moved_parts(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
+    def parts_influence_by_unit(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
         return None if self._parts is None else self._moved(rows, codes, units, *self._slope(rows, self._parts))
 
 
-def per_row(of_row: Callable[[Floats, Floats], Floats]) -> Callable[[Rows], Floats]:
-    """Returns the moments of a metric that is the mean of one number per row, computed from (label, prediction)."""
+def moment_of(of_row: Callable[[Floats, Floats], Floats]) -> Callable[[Rows], Floats]:
+    """Returns the moment function of a mean over rows: it computes `of_row(label, prediction)`, [rows, 1]."""
     return lambda rows: of_row(rows.label, rows.prediction)[:, None]
 
 

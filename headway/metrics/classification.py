@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.metrics.base import Floats, Metric, MomentMetric, OfOnePart, Rows, by_unit, finite, per_row
+from headway.metrics.base import Floats, Metric, MomentMetric, OnePartDerivative, Rows, by_unit, finite, moment_of
 from headway.tabular.list_arrays import order_of, run_starts
 
 EPSILON = 1e-7
 BINS = 10
 _LEAST = 5e-324
 ORDER = "order"
-"""What `Rows.once` calls the order of the rows by prediction."""
+"""The key under which `Rows.cached` keeps the order of the rows by prediction."""
 
 
 def log_loss(label: Floats, prediction: Floats) -> Floats:
@@ -30,21 +30,21 @@ def log_loss(label: Floats, prediction: Floats) -> Floats:
 
 
 def correct(label: Floats, prediction: Floats) -> Floats:
-    """1.0 where the decided class is the label, NaN where a prediction is not a number. [rows]"""
+    """Returns 1.0 where the decided class is the label, else 0.0; NaN where a prediction is not a number. [rows]"""
     unknown = np.isnan(prediction)
     right = (decided(prediction) == label).astype(np.float64)
     return np.where(unknown.any(1) if prediction.ndim == 2 else unknown, np.nan, right) if unknown.any() else right
 
 
 def decided(prediction: Floats) -> NDArray[Any]:
-    """Returns the more likely class of each row; of two at 0.5 the positive one, as a threshold of 0.5 has it
-    everywhere (the signature classify, a chosen threshold, scikit-learn's curves), of more the first. [rows]"""
+    """Returns the likeliest class of each row. Of two classes at 0.5 it is the positive one, as for a threshold of 0.5
+    everywhere (the signature classify, a chosen threshold, scikit-learn's curves); of more classes the first. [rows]"""
     return prediction.argmax(1) if prediction.ndim == 2 else prediction >= 0.5
 
 
 def squared_distance(label: Floats, prediction: Floats) -> Floats:
     """Returns the Brier score of each row (Brier, "Verification of forecasts expressed in terms of probability", 1950):
-    of two classes in the form of one of them, (p - y)^2; of more the sum over all classes. [rows]"""
+    for two classes (p - y)^2 of the positive one, for more the sum over all classes. [rows]"""
     if prediction.ndim == 1:
         return (prediction - label) ** 2
     one_hot = np.eye(prediction.shape[1])[label.astype(np.int64)]
@@ -77,65 +77,65 @@ class Auc(Metric):
 
 
 def by_score(rows: Rows) -> tuple[Floats, Floats]:
-    """Returns (the weight of the positive rows at each distinct score, the lowest first; that of the negative ones).
-    There is at least one row, and every prediction is a number."""
+    """Returns the weight of the positive rows at each distinct score, the lowest first, and that of the negative rows.
+    There must be at least one row, and every prediction must be a number."""
 
     def made() -> tuple[Floats, Floats]:
         ranked = _ranked(rows)
         first = np.flatnonzero(ranked.starts)
-        positive = ranked.label if rows.alike else ranked.weight * ranked.label
+        positive = ranked.label if rows.unweighted else ranked.weight * ranked.label
         negative = 1.0 - ranked.label
         negative *= ranked.weight
         return np.add.reduceat(positive, first), np.add.reduceat(negative, first)
 
-    return rows.once("by_score", made)
+    return rows.cached("by_score", made)
 
 
 def _run_of_row(rows: Rows) -> NDArray[np.int64]:
-    """Returns which distinct score each row has, the lowest first."""
+    """Returns the index of each row's prediction among the distinct ones, the lowest first, [rows]."""
     ranked, run = _ranked(rows), np.empty(len(rows), np.int64)
     run[ranked.order] = ranked.run
     return run
 
 
 def scores(rows: Rows) -> Floats:
-    """Returns the distinct predictions, the lowest first; as of `by_score`."""
+    """Returns the distinct predictions, the lowest first: the scores of `by_score`."""
     ranked = _ranked(rows)
     return ranked.prediction[ranked.starts]
 
 
 class _Ranked(NamedTuple):
-    """Rows by prediction, the lowest first; each [rows]."""
+    """The rows in the order of their predictions, the lowest first; each array is [rows]."""
 
     order: NDArray[np.int64]
     prediction: Floats
     label: Floats
     weight: Floats
     starts: NDArray[np.bool_]
-    """Where the prediction is another one than before."""
+    """Whether the prediction differs from the one before."""
     run: NDArray[np.int64]
-    """Which distinct prediction it is."""
+    """The index of the prediction among the distinct ones."""
 
 
 def _ranked(rows: Rows) -> _Ranked:
-    """Returns the rows by prediction; every prediction is a number."""
+    """Returns the rows in the order of their predictions, each of which must be a number."""
 
     def made() -> _Ranked:
-        order = rows.once(ORDER, lambda: order_of(rows.prediction))
+        order = rows.cached(ORDER, lambda: order_of(rows.prediction))
         ranked = rows.prediction[order]
         starts = run_starts(ranked)
-        weight = rows.weight if rows.alike else rows.weight[order]
+        weight = rows.weight if rows.unweighted else rows.weight[order]
         return _Ranked(order, ranked, rows.label[order], weight, starts, np.cumsum(starts) - 1)
 
-    return rows.once("ranked", made)
+    return rows.cached("ranked", made)
 
 
 def orders_of_parts(rows: Rows, parts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]] | None:
-    """Returns the order of each part by prediction, which follows from that of all rows; None where nobody has asked
-    for that.
+    """Returns the order of each part's rows by prediction, taken from the cached order of all rows; None where that is
+    not in the cache.
 
     Args:
-        parts: which rows each has, ascending; no row is in two.
+        parts: the row indices of each part, ascending; no row is in two parts.
     """
     if (order := rows.memo.get(ORDER)) is None:
         return None
@@ -201,7 +201,7 @@ class CalibrationError(Metric):
         return found
 
     def parts(self, rows: Rows) -> Floats | None:
-        """Returns by how much the predictions of each bin are too high, times the share of its rows."""
+        """Returns each bin's mean prediction minus mean label, times its share of the weight, [bins]."""
         if self.on(rows) is None:
             return None
         ranked, which = _bins(rows)
@@ -209,7 +209,7 @@ class CalibrationError(Metric):
         found: Floats = np.bincount(which, off, BINS) / ranked.weight.sum()
         return found
 
-    def moved_parts(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
+    def parts_influence_by_unit(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
         if (parts := self.parts(rows)) is None:
             return None
         ranked, which = _bins(rows)
@@ -217,14 +217,14 @@ class CalibrationError(Metric):
         # rows without weight move nothing, whatever their bin
         of_row, own = np.zeros(len(rows), which.dtype), np.zeros(len(rows))
         of_row[ranked.order], own[ranked.order] = which, (ranked.prediction - ranked.label) / total
-        return by_unit(OfOnePart(of_row, own, -parts / total), rows, codes, units)
+        return by_unit(OnePartDerivative(of_row, own, -parts / total), rows, codes, units)
 
 
 def _bins(rows: Rows) -> tuple[_Ranked, NDArray[np.uint8]]:
-    """Returns (the rows of positive weight and known prediction, by that; the bin of each)."""
+    """Returns the rows of positive weight and known prediction, in the order of predictions, and the bin of each."""
 
     def made() -> tuple[_Ranked, NDArray[np.uint8]]:
-        kept = None if rows.alike and rows.known else (rows.weight > 0) & ~np.isnan(rows.prediction)
+        kept = None if rows.unweighted and rows.known else (rows.weight > 0) & ~np.isnan(rows.prediction)
         if kept is None or kept.all():
             ranked = _ranked(rows)
         else:
@@ -235,12 +235,12 @@ def _bins(rows: Rows) -> tuple[_Ranked, NDArray[np.uint8]]:
         of_value = np.minimum((below / mass.sum() * BINS).astype(np.int64), BINS - 1).astype(np.uint8)
         return ranked, of_value[ranked.run]
 
-    return rows.once("bins", made)
+    return rows.cached("bins", made)
 
 
 def calibration_bins(rows: Rows) -> list[dict[str, float | int]]:
-    """Returns the rows cut by predicted probability into ten bins of equal weight (equal predictions are never torn
-    apart, so there may be fewer): each with low, high, rows, weight, prediction_mean and label_mean."""
+    """Returns ten bins of equal weight, cut by predicted probability: each with low, high, rows, weight,
+    prediction_mean and label_mean. Equal predictions are never split, so there may be fewer bins."""
     ranked, which = _bins(rows)
     mass = ranked.weight
     if not len(mass):
@@ -283,19 +283,19 @@ def _class_outcomes(rows: Rows) -> Floats:
 
 
 def f1_of(right: Floats, wrong: Floats, missed: Floats) -> Floats:
-    """Compute F1; 0 where a class was neither predicted nor there, as in scikit-learn."""
+    """Returns F1 from the weights of true, false and missed positives; 0 where all are 0, as in scikit-learn."""
     both = 2 * right + wrong + missed
     return np.where(both == 0, 0.0, 2 * right / np.where(both == 0, 1.0, both))
 
 
 def _f1(means: Floats) -> Floats:
-    """F1 of the positive class; like recall undefined without a positive label, where the best model could only get 0."""
+    """Returns F1 of the positive class; NaN without a positive label, like recall: the best model could only get 0."""
     right, wrong, missed = np.moveaxis(means, -1, 0)
     return np.where(right + missed == 0, np.nan, f1_of(right, wrong, missed))
 
 
 def _macro_f1(means: Floats) -> Floats:
-    """Returns the mean over the classes that occur, as labels or as predictions."""
+    """Returns the mean F1 over the classes that occur, as labels or as predictions."""
     right, wrong, missed = np.split(means, 3, axis=-1)
     there = right + wrong + missed > 0
     scores = np.where(there, f1_of(right, wrong, missed), 0.0).sum(-1) / there.sum(-1)
@@ -313,10 +313,10 @@ def _apart(means: Floats) -> Floats:
     return 0.5 * (predicted - true)
 
 
-LOSS = MomentMetric("loss", per_row(log_loss), within=(0.0, np.inf))
+LOSS = MomentMetric("loss", moment_of(log_loss), within=(0.0, np.inf))
 SHARE = (0.0, 1.0)
-ACCURACY = MomentMetric("accuracy", per_row(correct), higher_is_better=True, within=SHARE)
-BRIER = MomentMetric("brier", per_row(squared_distance), within=(0.0, np.inf))
+ACCURACY = MomentMetric("accuracy", moment_of(correct), higher_is_better=True, within=SHARE)
+BRIER = MomentMetric("brier", moment_of(squared_distance), within=(0.0, np.inf))
 AUC, PR_AUC, ECE = Auc(), AveragePrecision(), CalibrationError()
 _OF_TWO: dict[str, Any] = {"higher_is_better": True, "unit": "classes", "within": SHARE}
 PRECISION = MomentMetric("precision", _outcomes, lambda m: m[..., 0] / (m[..., 0] + m[..., 1]), **_OF_TWO)
@@ -328,7 +328,7 @@ SHARES_BIAS = MomentMetric("bias", _shares, of_the_mean=True, within=SHARE, part
 
 
 def auc(label: Any, score: Any, weight: Any = None) -> float | None:
-    """Compute `Auc` of arrays: labels 0 or 1, scores of any range."""
+    """Returns `Auc` of arrays (labels 0 or 1, scores of any range); None where one class is missing."""
     label = np.asarray(label, np.float64)
     weight = np.ones(label.shape) if weight is None else np.asarray(weight, np.float64)
     return AUC.value(Rows(label, np.asarray(score, np.float64), weight))

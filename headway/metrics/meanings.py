@@ -44,10 +44,10 @@ _MEANINGS = {
 
 
 def meaning(metric: str, task: str | None = None) -> str:
-    """Returns what a metric is; empty of one of the user's own.
+    """Returns what a metric measures, as a clause; empty for a user's metric, or if it depends on an unknown task.
 
     Args:
-        task: that it is of; None: not known.
+        task: the task that reports the metric; None: not known.
     """
     if task is None and metric in ("loss", "bias"):
         return ""

@@ -4,13 +4,13 @@
     groups.mean()                       # {"ndcg": 0.83, "mrr": 0.71, "recall_at_k": 0.64}
     codes_of(table.column("query"))     # int64 [rows], NO_GROUP where there is none
 
-NDCG@k is the sum of (2^label - 1) / log2(1 + rank) over the first k ranks by score, over that of the best order (Jarvelin and
-Kekalainen, "Cumulated gain-based evaluation of IR techniques", 2002, with the gains of Burges, 2010). MRR is 1 / the rank of
-the first row whose label is above 0, recall@k the share of such rows that are within the first k ranks. Of equal scores NDCG and
-recall are the mean over all their orders (McSherry and Najork, "Computing information retrieval performance measures
-efficiently in the presence of tied scores", 2008), and their rank in MRR is the mean one, so that no order of the input helps. A
-group in which no label is above 0 has none of the three; one row a group says nothing, but counts. A group counts by the mean
-weight of its rows; rows of weight 0 are not there.
+NDCG@k is the sum of (2^label - 1) / log2(1 + rank) over the first k ranks by score, over that of the best order
+(Jarvelin and Kekalainen, "Cumulated gain-based evaluation of IR techniques", 2002, with the gains of Burges, 2010). MRR
+is 1 / the rank of the first row with a label above 0, recall@k the share of such rows within the first k ranks. Of
+equal scores NDCG and recall are the mean over all orders (McSherry and Najork, "Computing information retrieval
+performance measures efficiently in the presence of tied scores", 2008), and MRR takes the mean rank, whatever the
+input's order. Groups without a label above 0 are left out; a group of one row counts, though it has no order. A group's
+weight is the mean weight of its rows; rows of weight 0 are ignored.
 """
 
 from dataclasses import dataclass
@@ -26,25 +26,25 @@ from headway.tabular.list_arrays import run_starts, whole
 RANKED: tuple[str, ...] = ("ndcg", "mrr", "recall_at_k")
 COVERAGE = "item_coverage"
 ITEM_BASELINES = ("popularity", "item_mean")
-"""Orders by the item alone, which a ranking model has to beat; `tfcore.evaluation.items`."""
+"""Baselines that order by the item alone, which a ranking model has to beat (`tfcore.evaluation.items`)."""
 NDCG_AT = 10
-"""The first so many ranks count where nobody says."""
+"""The default number of first ranks that count."""
 NO_GROUP = int(np.iinfo(np.int64).max)
 """The code of a row whose group is null."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """Rank metrics per group that has a row of positive label; [groups]."""
+    """The rank metrics of each group that has a row with a label above 0; arrays are [groups]."""
 
     values: dict[str, Floats]
-    """By metric; not a number where a score is none, ndcg also where a label is below 0 or has no finite gain."""
+    """By metric; NaN where a score of the group is not finite, ndcg also if a label is below 0 or its gain infinite."""
     weight: Floats
     row: NDArray[np.int64]
-    """One of its rows."""
+    """The index of one row of the group."""
 
     def mean(self) -> dict[str, float | None]:
-        """Returns each metric over the groups, by weight; None where there is no group or a value is no number."""
+        """Returns the weighted mean of each metric over the groups; None where there is no group or a value is NaN."""
         total = float(self.weight.sum())
         means = {
             name: float(values @ self.weight / total) if total > 0 else np.nan for name, values in self.values.items()
@@ -64,13 +64,13 @@ class GroupMetric(Metric):
         if rows.groups is None:
             raise ValueError(f"{self.name} needs groups, and the rows have none")
         groups = rows.groups
-        return rows.once(self.k, lambda: ranked(rows.label, rows.prediction, rows.weight, groups, k=self.k))
+        return rows.cached(self.k, lambda: ranked(rows.label, rows.prediction, rows.weight, groups, k=self.k))
 
     def value(self, rows: Rows) -> float | None:
         return self._ranked(rows).mean()[self.name]
 
     def influence(self, rows: Rows) -> Floats | None:
-        """Returns the influence of each group, at one of its rows."""
+        """Returns the influence of each group at one of its rows, 0 at the others, [rows]; None without a value."""
         if (value := self.on(rows)) is None:
             return None
         groups, found = self._ranked(rows), np.zeros(len(rows))
@@ -82,9 +82,9 @@ class GroupMetric(Metric):
 class ItemCoverage(Metric):
     """`item_coverage`: of all items among the rows, the share that some group has within its first `k` ranks.
 
-    A model that shows everyone the same few items has a low one. Its interval is that of the groups as they are drawn: with
-    fewer different groups there are fewer items, so that it lies below the value. Rows of equal scores come in a random
-    order, always the same.
+    A model that shows everyone the same few items has a low coverage. There is no influence: the interval comes from
+    leaving out groups (`headway.evaluation.intervals`). Rows of equal scores are put in a random order that is always
+    the same.
 
     Args:
         item: the column that names the item of a row.
@@ -97,7 +97,7 @@ class ItemCoverage(Metric):
         self.item, self.k = item, k
 
     def _shown(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Returns (the rows within the first ranks, the items of those, how many items there are)."""
+        """Returns the rows within the first ranks, the items of these rows as codes, and the number of all items."""
         if rows.groups is None or rows.columns is None:
             raise ValueError(f"{self.name} needs groups and the column {self.item!r}")
         at = np.flatnonzero((rows.groups != NO_GROUP) & (rows.weight > 0) & np.isfinite(rows.prediction))
@@ -115,14 +115,14 @@ class ItemCoverage(Metric):
 
 
 def codes_of(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
-    """Returns a number from 0 up for each value of a column, NO_GROUP for null; [rows]."""
+    """Returns a code from 0 up for each row of a column, equal for equal values; NO_GROUP for null. [rows]"""
     array = whole(column) if isinstance(column, pa.ChunkedArray) else column
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     return encoded.indices.cast(pa.int64()).fill_null(NO_GROUP).to_numpy(zero_copy_only=False)
 
 
 def ranked(label: Floats, score: Floats, weight: Floats, codes: NDArray[Any], *, k: int = NDCG_AT) -> Ranked:
-    """Compute the rank metrics of each group; see the module.
+    """Returns the rank metrics of each group, as the module's docstring defines them.
 
     Args:
         label, score, weight: float64 [rows].
@@ -160,7 +160,7 @@ def ranked(label: Floats, score: Floats, weight: Floats, codes: NDArray[Any], *,
 
 
 def _ordered(group: NDArray[np.int64], by: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns (rows by group, then by falling `by`; each one's place in its group, from 0)."""
+    """Returns the indices of the rows by group, then by falling `by`; and the rank of each in its group, from 0."""
     order = np.lexsort((-by, group))
     first = np.flatnonzero(run_starts(group[order]))
     return order, np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))

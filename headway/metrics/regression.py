@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from headway.metrics.base import Floats, MomentMetric, Rows, per_row
+from headway.metrics.base import Floats, MomentMetric, Rows, moment_of
 
 LEAST_COUNT = 1e-9
 """Predicted counts are taken as at least this in a Poisson loss, whose logarithm has no value at 0."""
@@ -25,7 +25,7 @@ def poisson_loss(label: Floats, prediction: Floats) -> Floats:
 
 
 def poisson_deviance(label: Floats, prediction: Floats) -> Floats:
-    """2 (y log(y / p) - y + p) (McCullagh and Nelder, "Generalized linear models", 1989, section 2.3.3). [rows]"""
+    """Returns 2 (y log(y / p) - y + p) (McCullagh and Nelder, "Generalized linear models", 1989, 2.3.3). [rows]"""
     rate = np.maximum(prediction, LEAST_COUNT)
     some = np.where(label > 0, label, 1.0)
     return 2 * (np.where(label > 0, label * np.log(some / rate), 0.0) - label + rate)
@@ -38,7 +38,7 @@ def _fit(rows: Rows) -> Floats:
 
 
 def _r2(means: Floats) -> Floats:
-    """1 - mean squared error / variance of the label; undefined where the label does not vary."""
+    """Returns 1 - mean squared error / variance of the label; NaN where the label does not vary."""
     spread = means[..., 2] - means[..., 1] ** 2
     return 1 - means[..., 0] / np.where(spread > 0, spread, np.nan)
 
@@ -48,12 +48,12 @@ def _both(rows: Rows) -> Floats:
 
 
 POSITIVE = (0.0, np.inf)
-MSE = MomentMetric("loss", per_row(squared_error), within=POSITIVE, heavy=True)
-RMSE = MomentMetric("rmse", per_row(squared_error), lambda means: np.sqrt(means[..., 0]), within=POSITIVE, heavy=True)
-MAE = MomentMetric("mae", per_row(absolute_error), within=POSITIVE, heavy=True)
+MSE = MomentMetric("loss", moment_of(squared_error), within=POSITIVE, heavy=True)
+RMSE = MomentMetric("rmse", moment_of(squared_error), lambda means: np.sqrt(means[..., 0]), within=POSITIVE, heavy=True)
+MAE = MomentMetric("mae", moment_of(absolute_error), within=POSITIVE, heavy=True)
 R2 = MomentMetric("r2", _fit, _r2, higher_is_better=True, within=(-np.inf, 1.0), ratio=True, heavy=True)
-POISSON = MomentMetric("loss", per_row(poisson_loss), heavy=True)
-DEVIANCE = MomentMetric("deviance", per_row(poisson_deviance), within=POSITIVE, heavy=True)
+POISSON = MomentMetric("loss", moment_of(poisson_loss), heavy=True)
+DEVIANCE = MomentMetric("deviance", moment_of(poisson_deviance), within=POSITIVE, heavy=True)
 
 PREDICTION_MEAN = MomentMetric("prediction_mean", lambda rows: rows.prediction[:, None], higher_is_better=None)
 LABEL_MEAN = MomentMetric("label_mean", lambda rows: rows.label[:, None], higher_is_better=None)
@@ -69,7 +69,7 @@ def _factor(means: Floats) -> Floats:
 BIAS = MomentMetric("bias", _both, of_the_mean=True, within=POSITIVE, parts=_factor)
 """How far the mean prediction is from the mean label, as a factor: |log(prediction mean / label mean)|, 0.1 being 10%."""
 BINARY_BIAS = MomentMetric("bias", _both, unit="classes", of_the_mean=True, within=POSITIVE, parts=_factor)
-"""The same; it rests on the rows of the rarer class."""
+"""The same for a binary task, where the standard error rests on the rows of the rarer class."""
 
 
 def _offset(rows: Rows) -> Floats:
@@ -87,8 +87,8 @@ OFFSET = MomentMetric("bias", _offset, of_the_mean=True, within=POSITIVE, parts=
 
 
 def pinball(levels: Sequence[float]) -> Callable[[Floats, Floats], Floats]:
-    """Returns the quantile loss of each row, the mean over the levels (Koenker and Bassett, "Regression quantiles",
-    1978). [rows]"""
+    """Returns the function that computes the quantile loss of each row, the mean over the levels (Koenker and Bassett,
+    "Regression quantiles", 1978). [rows]"""
     at = np.asarray(levels, np.float64)
 
     def loss(label: Floats, prediction: Floats) -> Floats:
@@ -99,9 +99,9 @@ def pinball(levels: Sequence[float]) -> Callable[[Floats, Floats], Floats]:
 
 
 def quantile_metrics(levels: Sequence[float]) -> tuple[MomentMetric, ...]:
-    """Returns the loss, the absolute error of the level nearest the median, how far the share of labels below each
-    level's prediction is from the level, on average (`miscoverage`), and of the outermost levels the share of labels
-    between them (`coverage`; the levels promise their distance) and how far they are apart (`width`)."""
+    """Returns the loss; the absolute error of the level nearest the median; `miscoverage`, the mean distance of the
+    share of labels below a level's prediction from the level; `coverage`, the share of labels between the outermost
+    predictions (ideally their levels' difference); `width`, how far these are apart; the mean label."""
     at = np.asarray(levels, np.float64)
     middle = int(np.abs(np.asarray(levels) - 0.5).argmin())
 
@@ -114,7 +114,7 @@ def quantile_metrics(levels: Sequence[float]) -> tuple[MomentMetric, ...]:
         return np.where(np.isnan(rows.prediction), np.nan, under)
 
     return (
-        MomentMetric("loss", per_row(pinball(levels)), within=POSITIVE, heavy=True),
+        MomentMetric("loss", moment_of(pinball(levels)), within=POSITIVE, heavy=True),
         MomentMetric(
             "mae",
             lambda rows: absolute_error(rows.label, rows.prediction[:, middle])[:, None],

@@ -2,10 +2,10 @@
 
     retrieval_metrics(k=10)        # retrieval_recall, retrieval_ndcg, retrieval_mrr, retrieval_coverage
 
-Each row whose label is above 0 asks where its item stands among all items, but for those that its group has in train rows. The
-predictions keep the answers (`tfcore.evaluation.items`): `retrieval_rank`, from 1 on, 0 for an item that is not in the
-index; `retrieval_best`, the places of the best k items as text; `retrieval_items`, how many there are. A row counts by its
-weight. Predictions of other models have no such columns: models are not compared by these metrics, but thresholds can be set.
+For each row with a label above 0, its item is ranked among all items but those that its group has in train rows. The
+predictions have columns with the results (`tfcore.evaluation.items`): `retrieval_rank`, from 1 on, 0 for an item not in
+the index; `retrieval_best`, index positions of the best k items as text; `retrieval_items`, the number of items. Rows
+count by weight. Predictions of other models lack these columns: no comparison uses the metrics, thresholds may.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ RETRIEVAL: tuple[str, ...] = ("retrieval_recall", "retrieval_ndcg", "retrieval_m
 
 
 def retrieval_metrics(k: int) -> tuple[Metric, ...]:
-    """Returns the metrics, by the first `k` ranks; the MRR looks at all."""
+    """Returns recall, NDCG and coverage of the first `k` ranks, and the MRR, which looks at all ranks."""
 
     def first(of_rank: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
         return lambda rank: np.where((rank > 0) & (rank <= k), of_rank(rank), 0.0)
@@ -59,7 +59,7 @@ class _OfRank(MomentMetric):
 
 
 class _IndexCoverage(ItemCoverage):
-    """The share of all items of the index that some row whose label is above 0 is shown within the first ranks."""
+    """The share of the index's items that are among the best k items of some row whose label is above 0."""
 
     def __init__(self, name: str):
         self.name, self.higher_is_better = name, None

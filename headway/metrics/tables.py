@@ -2,11 +2,11 @@
 
     RELIABILITY.on(rows)          # {"low": [0.01, ...], "high": [...], "rows": [...], "prediction_mean": [...], ...}
 
-`confusion` and `per_class` are told as tables, the others as curves.
+Reports show `confusion` and `per_class` as tables, the others as curves.
 
-A table is a list per column, JSON as it is; without rows of positive weight, or with a prediction that is not a number, it is
-empty. A number that is undefined (the recall of a class that no row has) is None. A task names its tables, as it does its
-metrics (`headway.tasks.base.Task.tables`).
+`Table.on` returns a list per column, ready for JSON: none without rows of positive weight, or if a prediction is not a
+number. An undefined number (the recall of a class that no row has) is None. Each task names its tables
+(`headway.tasks.base.Task.tables`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,21 +20,21 @@ from headway.metrics.base import Floats, Rows
 from headway.metrics.classification import by_score, calibration_bins, decided, f1_of, scores
 
 POINTS = 200
-"""A curve has so many points at most: those at equal steps along it, its ends and exact values at each."""
+"""The most points of a curve: its ends, and exact values at about equal steps along it."""
 MOST_PAIRS = 400
-"""A confusion matrix has so many pairs of classes at most, the heaviest."""
+"""The most pairs of classes in a confusion matrix: those of the greatest weight."""
 
 Columns = Mapping[str, NDArray[Any] | Sequence[Any]]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of an evaluation.
+    """A kind of table that an evaluation reports.
 
     Args:
         name: what the evaluation's result calls it.
-        columns: the columns of rows that have weight, each of one length.
-        decides: it judges decided classes; of a binary task the rows then have 0 or 1 as predictions, by the threshold.
+        columns: computes the columns, all of one length, from rows of positive weight.
+        decides: whether it judges decided classes; in a binary task the rows then have 0 or 1 as predictions.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Table:
     decides: bool = False
 
     def on(self, rows: Rows) -> dict[str, list[Any]]:
-        """Returns the table of these rows, a list per column; {} where there is none."""
+        """Returns the table of these rows, a list per column; {} without weight, or if a prediction is not a number."""
         if not (rows.total > 0 and rows.known):
             return {}
         weighty = rows if (rows.weight > 0).all() else rows.at(rows.weight > 0)
@@ -66,7 +66,7 @@ def _of_bins(rows: Rows) -> dict[str, Floats]:
 
 
 def _confidence(rows: Rows) -> Columns:
-    """Compare the probability of each row's likeliest class with how often it is right."""
+    """Returns bins of the likeliest class's probability, beside how often that class is right."""
     right = (decided(rows.prediction) == rows.label).astype(np.float64)
     return _of_bins(Rows(right, rows.prediction.max(1), rows.weight))
 
@@ -79,7 +79,7 @@ def _lift(rows: Rows) -> Columns:
 
 
 def _falling(rows: Rows) -> list[Floats]:
-    """[the weight of positives at or above each distinct score, the highest first; that of negatives]"""
+    """Returns the weights of positive and of negative rows at or above each distinct score, the highest score first."""
     return [np.cumsum(weight[::-1]) for weight in by_score(rows)]
 
 
@@ -100,7 +100,7 @@ def _precision_recall(rows: Rows) -> Columns:
 
 
 def _along(x: Floats, y: Floats) -> NDArray[np.int64]:
-    """Places of at most POINTS points of a curve, at about equal steps along it."""
+    """Returns the indices of at most POINTS points of a curve, at about equal steps along it."""
     if len(x) <= POINTS:
         return np.arange(len(x))
     moved = _steps(y)
@@ -113,14 +113,14 @@ def _along(x: Floats, y: Floats) -> NDArray[np.int64]:
 
 
 def _steps(values: Floats) -> Floats:
-    """Returns how far each value is from the one before it."""
+    """Returns the distance of each value from the one before it; 0 for the first."""
     found = np.zeros(len(values))
     np.subtract(values[1:], values[:-1], out=found[1:])
     return np.abs(found, out=found)
 
 
 def _classes(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Returns (label, decided class, how many classes there are)"""
+    """Returns the label of each row, the decided class of each row, and the number of classes."""
     chosen = decided(rows.prediction).astype(np.int64)
     width = 2 if rows.prediction.ndim == 1 else rows.prediction.shape[1]
     return rows.label.astype(np.int64), chosen, width
@@ -157,10 +157,10 @@ def _sums(codes: NDArray[np.int64], values: Floats, width: int) -> Floats:
 
 
 def residuals(of: Callable[[Floats], Floats] = lambda prediction: prediction) -> Callable[[Rows], Columns]:
-    """Returns the residuals, label - prediction, by tenths of the rows in the order of their predictions.
+    """Returns the function that computes residuals, label - prediction, by tenths of the rows by prediction.
 
     Args:
-        of: one number of each row's prediction.
+        of: takes one number from each row's prediction.
     """
 
     def columns(rows: Rows) -> Columns:
@@ -179,7 +179,7 @@ def residuals(of: Callable[[Floats], Floats] = lambda prediction: prediction) ->
 
 
 def level_tables(levels: Sequence[float], middle: int) -> tuple[Table, ...]:
-    """Returns the tables of predicted quantiles."""
+    """Returns the tables of predicted quantiles: labels below each level, and residuals of the middle level."""
 
     def columns(rows: Rows) -> Columns:
         below = (rows.weight / rows.total) @ (rows.label[:, None] <= rows.prediction)
@@ -189,17 +189,17 @@ def level_tables(levels: Sequence[float], middle: int) -> tuple[Table, ...]:
 
 
 RELIABILITY = Table("reliability", _of_bins)
-"""Predicted and observed, by tenths of the rows."""
+"""The mean prediction beside the mean label, by tenths of the rows."""
 CONFIDENCE = Table("reliability", _confidence)
 ROC = Table("roc", _roc)
 PRECISION_RECALL = Table("precision_recall", _precision_recall)
 LIFT = Table("lift", _lift)
-"""By tenths of the rows, the highest predictions first."""
+"""The share of all positives found so far, by tenths of the rows, the highest predictions first."""
 CONFUSION = Table("confusion", _confusion, decides=True)
 PER_CLASS = Table("per_class", _per_class, decides=True)
 RESIDUALS = Table("residuals", residuals())
 
 BINARY = (RELIABILITY, LIFT, CONFUSION, PER_CLASS, ROC, PRECISION_RECALL)
 BY_ORDER = (LIFT, ROC, PRECISION_RECALL)
-"""What needs the order of the predictions alone."""
+"""The tables that need nothing but the order of the predictions."""
 CLASSES = (CONFIDENCE, CONFUSION, PER_CLASS)

@@ -23,7 +23,7 @@ Function = Callable[[NDArray[Any], NDArray[Any], Mapping[str, NDArray[Any]]], fl
 
 
 class UserMetric(Metric):
-    """A function as a metric.
+    """A metric that calls a function of the user's own.
 
     Args:
         name: as the config writes it, "module:function".
@@ -50,7 +50,7 @@ class UserMetric(Metric):
 
 
 class MetricSpec(Frozen):
-    """Where a metric of the user's own is found."""
+    """The name, file and direction of a metric of the user's own."""
 
     name: str
     """module:function"""
@@ -58,10 +58,10 @@ class MetricSpec(Frozen):
     better: Better = "neither"
 
     def load(self) -> UserMetric:
-        """ConfigError when the file or the function is missing."""
+        """Returns the metric; ConfigError when the file or the function is missing."""
         return UserMetric(self.name, load_function(self.file, self.name.partition(":")[2]), self.better, self.file)
 
 
 def as_key(specs: Sequence[MetricSpec]) -> dict[str, list[str]]:
-    """Returns what a stage that computes the metrics depends on."""
+    """Returns the direction and the file's digest of each metric: what a stage that computes them depends on."""
     return {spec.name: [spec.better, digest(spec.file)] for spec in specs}

@@ -2,10 +2,10 @@
 
     decode(record, columns)   # the batch that was encoded
     features(record)          # {"age": (FLOATS, array([...])), "carrier/dict": (BYTES, [b"AA", ...])}
-    usual_form(record)        # any form that protobuf allows, as writers usually choose it
+    usual_form(record)        # the same Example with packed lists, each feature once, no unknown fields
 
-It is protobuf that reads them, with descriptors of our own: TensorFlow keeps those in the common pool. In ours a feature's name
-may be any bytes, as files have it, and a map is a list of entries: of equal ones the last one counts.
+Protobuf parses them, with message descriptors of our own, since TensorFlow's are in the default pool. In ours a name
+of a feature may be any bytes, as in files, and the feature map is a list: of two entries of one name the last counts.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from headway.tabular.list_arrays import join
 
 
 def decode(record: bytes, columns: Sequence[Column]) -> pa.RecordBatch:
-    """Returns the rows of one record, strings as plain binary.
+    """Returns the rows of one record as a batch; strings are of Arrow's type binary, not dictionaries.
 
     Raises:
         ValueError: not a record of these columns.
@@ -96,7 +96,7 @@ repeated ones."""
 
 @cache
 def _example(*, packed: bool) -> Any:
-    """Returns the class of tf.train.Example; with `packed`, the numbers of a list are bytes, as in a packed field."""
+    """Returns tf.train.Example's message class; with `packed`, lists of numbers stay bytes, as in packed fields."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(name="example.proto")
@@ -132,8 +132,8 @@ def _parsed(record: bytes, *, packed: bool) -> Any:
 
 
 def features(record: bytes) -> dict[str, tuple[bytes, Any]]:
-    """Returns the features of an Example in its usual form: the tag of the list, none for an empty feature, and its
-    values.
+    """Returns {name: (tag of its list, values)} of an Example in its usual form; the tag of an empty feature is
+    b"".
 
     Raises:
         ValueError: not an Example.
@@ -174,10 +174,10 @@ def varints(data: bytes) -> NDArray[np.int64]:
 
 
 def usual_form(record: bytes) -> bytes:
-    """Rewrite an Example with packed lists, each feature once, and without unknown fields.
+    """Returns an Example rewritten with packed lists, each feature once, and without unknown fields.
 
     Raises:
-        ValueError: it is not an Example.
+        ValueError: it is no Example, or a SequenceExample.
     """
     example = _parsed(record, packed=False)
     if example.HasField("feature_lists"):

@@ -4,7 +4,7 @@
     encode_records(batch, [4096, 10], columns)  # the pieces of several
 
     encode_classic(batch, columns)            # bytes of an Example for each row, for other tools
-    classic_spec(columns)                     # what parses them with stock tf.io
+    classic_spec(columns)                     # their feature names and types, for stock tf.io
 
 `headway.records.decode` reads records back. The classic form is one Example per row, with plain names, one value each, and
 nothing for null.
@@ -15,16 +15,16 @@ bytes a record and tie each record to its neighbours.) A null is stored as 0, th
 present = 0; a null vector is as many of those as it is long, a null list is a list of length 0. A record in which all of
 a dictionary column is null has an empty dictionary.
 
-What a manifest says of records is their feature names and types for stock tf.io, and row counts, equal ones in a row as a pair:
+A manifest holds the feature names and types of records, for stock tf.io, and their row counts, run-length encoded:
 
     feature_spec([Column(name="age", type="float32", nullable=True)])
     # {"age": {"kind": "sequence", "dtype": "float32"}, "age/present": {"kind": "sequence", "dtype": "int64"}}
     packed([4096, 4096, 4096, 17])            # [[4096, 3], [17, 1]]
     unpacked([[4096, 3], [17, 1]])            # int64: 4096, 4096, 4096, 17
 
-A record holds each column as one list: `c` the values, `c/present` 0 or 1 for nullable columns, and for dictionary columns
-`c/dict` the distinct values and `c/codes` each row's place among them. A vector of n holds n values for each row under the same
-names. A list holds `c/values` (or `c/dict` and `c/codes`) and `c/lengths`.
+A record holds these lists for a column c: `c` the values, `c/present` 0 or 1 if it is nullable; for a dictionary column
+`c/dict` the distinct values and `c/codes` each row's index among them. A vector of n holds n values for each row under
+the same names. A list column holds `c/values` (or `c/dict` and `c/codes`) and `c/lengths`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -61,11 +61,11 @@ def encode(batch: pa.RecordBatch, columns: Sequence[Column]) -> bytes:
 
 
 def encode_records(batch: pa.RecordBatch, sizes: Sequence[int], columns: Sequence[Column]) -> list[list[wire.Piece]]:
-    """Encode rows as one Example per entry of `sizes`, which is the number of its rows; yields each as pieces to be
-    joined.
+    """Encode rows as one Example per entry of `sizes`, the number of its rows. Returns each Example as a list of pieces
+    to be joined.
 
-    A column of all the records is worked on at once: calls of NumPy on a few thousand values would cost as much as the
-    work, and two threads would wait for each other's.
+    A column is encoded for all records at once: NumPy's calls for a few thousand values each would cost as much as the
+    work, and two threads would wait for each other in them.
 
     Raises:
         DataError: a record would take 2 GiB or more, which protobuf cannot read.
@@ -129,7 +129,7 @@ def _texts(values: pa.BinaryArray, starts: NDArray[np.int64]) -> EncodedFeature:
 
 
 def _without_null_words(array: pa.Array) -> pa.Array:
-    """Decode and encode again a dictionary that holds null as a value, so that only the row mask has nulls."""
+    """Returns the array, its dictionary rebuilt if that holds null as a value: only the mask of the rows has nulls."""
     if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
         return array.dictionary_decode().dictionary_encode()
     return array
@@ -145,15 +145,15 @@ def strings(array: pa.Array) -> pa.BinaryArray:
 
 
 def numbers(array: pa.Array) -> NDArray[Any]:
-    """Returns the values with nulls as zero, without a copy when there are none."""
+    """Returns the values as a NumPy array with 0 for nulls; without a copy when there are no nulls."""
     if not array.null_count:
         return array.to_numpy()
     return pc.fill_null(array, 0).to_numpy()
 
 
 def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[EncodedFeature, NDArray[Any]]:
-    """Returns each record's distinct values in order of first appearance, and each row's place among them; null is
-    0."""
+    """Returns each record's distinct values in order of first appearance, and each row's index among those of its
+    record, 0 for null."""
     array = array if pa.types.is_dictionary(array.type) else strings(array).dictionary_encode()
     dictionary = array.dictionary
     if len(dictionary.unique()) != len(dictionary):  # nothing forbids a dictionary to hold a value twice
@@ -176,8 +176,8 @@ def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[EncodedFe
 def _places_at_once(
     codes: NDArray[np.integer], present: NDArray[np.bool_] | None, starts: NDArray[np.int64], size: int
 ) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:
-    """Returns each record's distinct codes, all below `size`, in order of first appearance; and each row's place among
-    them."""
+    """Returns each record's distinct codes, all below `size`, in order of first appearance; and each row's index among
+    those of its record."""
     rows, records = len(codes), len(starts) - 1
     slots = codes.astype(np.int64)
     if records > 1:
@@ -202,7 +202,7 @@ def _places_at_once(
 def _places_one_by_one(
     codes: NDArray[np.integer], present: NDArray[np.bool_] | None, starts: NDArray[np.int64]
 ) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:
-    """Compute the result of `_places_at_once` one record at a time."""
+    """Returns the same as `_places_at_once`, computed one record at a time."""
     orders, places = [], np.zeros(len(codes), np.int64)
     for start, end in pairwise(starts.tolist()):
         rows_held = slice(start, end) if present is None else start + np.flatnonzero(present[start:end])
@@ -216,7 +216,7 @@ def _places_one_by_one(
 
 
 def _words(dictionary: pa.BinaryArray, orders: Sequence[NDArray[np.int64]]) -> EncodedFeature:
-    """Returns the serialized fields of each record's distinct values."""
+    """Returns the distinct values of each record (codes in `orders`) as serialized fields of a bytes_list."""
     if len(dictionary) > _FEW:
         ends = np.concatenate([[0], np.cumsum([len(order) for order in orders])])
         return _texts(dictionary.take(pa.array(np.concatenate(orders))), ends)
@@ -226,11 +226,11 @@ def _words(dictionary: pa.BinaryArray, orders: Sequence[NDArray[np.int64]]) -> E
 
 
 def classic_spec(columns: Sequence[Column]) -> Spec:
-    """Returns the kind and dtype ("int64", "float32", "string") of each feature, and "shape": [n] for vectors.
+    """Returns the kind and dtype ("int64", "float32", "string") of each classic feature, and "shape": [n] for vectors.
 
-    kind "scalar" is a FixedLenFeature without a default, "optional" one that null rows leave out, "ragged" a RaggedFeature;
-    all of shape [] unless they say another. A list that may be null has `c/present`, since parsers take an empty list for
-    an absent one.
+    Kind "scalar" is a FixedLenFeature without a default, "optional" one that null rows leave out, "ragged" is a
+    RaggedFeature; the shape is [] if none is given. A nullable list column c also has `c/present`: parsers take an
+    absent list for an empty one.
     """
     spec: Spec = {}
     for column in columns:
@@ -251,7 +251,7 @@ def encode_classic(batch: pa.RecordBatch, columns: Sequence[Column]) -> list[byt
 
 
 def _one_each(array: pa.Array, column: Column) -> Iterator[pa.BinaryArray]:
-    """Yields the feature map entries of a column, one per row's Example."""
+    """Yields arrays of one encoded feature map entry per row: the column's, and for nullable lists `c/present`'s."""
     key = wire.key(column.name)
     if column.shape:
         flat = flatten(array)
@@ -279,7 +279,7 @@ def _one_each(array: pa.Array, column: Column) -> Iterator[pa.BinaryArray]:
 
 
 def _pieces(array: pa.Array, column: Column) -> pa.BinaryArray:
-    """Returns the bytes of each value within its list."""
+    """Returns each value as encoded in its feature's list: a string, a varint, or the four bytes of a float."""
     if column.type == "bytes":
         return strings(array)
     values = numbers(array)
@@ -292,15 +292,15 @@ def _pieces(array: pa.Array, column: Column) -> pa.BinaryArray:
 
 
 SPEC = "examples.json"
-"""The name of the file beside shards that are no output of a run, with their columns and feature spec."""
+"""The name of the file that holds the columns and the feature spec of shards which are no output of a run."""
 ROWS_PER_RECORD = 4096
-"""The most rows of a record, which has fewer where cells are large."""
+"""The most rows that a record holds; it holds fewer where cells are large."""
 
 
 def feature_spec(columns: Sequence[Column]) -> Spec:
     """Returns the kind and dtype ("int64", "float32", "string") of each feature, and "shape": [n] for vectors.
 
-    The kind is "sequence", a FixedLenSequenceFeature (allow_missing=True) of shape [] unless it says another.
+    The kind is always "sequence": a FixedLenSequenceFeature (allow_missing=True), of shape [] where none is given.
     """
     spec: Spec = {}
     for column in columns:
@@ -320,21 +320,21 @@ def feature_spec(columns: Sequence[Column]) -> Spec:
 
 
 Packed = Sequence[Sequence[int]]
-"""The row counts of records, as pairs of (rows, how many successive records have them)."""
+"""The row counts of records, run-length encoded: pairs of a count and the number of successive records with it."""
 
 
 def packed(rows: Sequence[int]) -> list[list[int]]:
-    """Pack the row counts of records by runs: a million records of one row take as little as one."""
+    """Returns the row counts of records, run-length encoded: pairs of a count and the number of records with it."""
     return [[size, sum(1 for _ in records)] for size, records in groupby(rows)]
 
 
 def unpacked(value: Packed) -> NDArray[np.int64]:
-    """Returns the row count of each record, [records], from what `packed` returned; records of one size take no
-    memory."""
+    """Returns the row count of each record, int64 [records], from what `packed` returned; a view that takes no memory
+    if all counts are equal."""
     runs = np.asarray(value, np.int64).reshape(-1, 2)
     return np.broadcast_to(runs[0, 0], runs[0, 1]) if len(runs) == 1 else np.repeat(runs[:, 0], runs[:, 1])
 
 
 def total(value: Packed) -> int:
-    """Returns the number of all rows."""
+    """Returns the number of rows in all records together."""
     return sum(rows * records for rows, records in value)

@@ -6,7 +6,7 @@
 
     shard = Shard(Path("train.tfrecord"), columns, 4096)
     shard.add(batch)                               # any number of them, written as they fill records
-    shard.finish()                                 # the rows of each record, packed; `shard.bytes`
+    shard.finish()                                 # the row counts of its records, run-length encoded
 
 Where a record ends depends on its rows and those before it in the range, never on how they came in batches.
 
@@ -30,29 +30,29 @@ from headway.tabular.list_arrays import as_batch, cell_bytes, run_starts
 from headway.tabular.splits import column_hash
 
 RECORD_BYTES = 1 << 20
-"""The most bytes that a record of several rows takes in memory, about: one image is a record, and so are thousands of
-numbers."""
+"""The most bytes that a record of several rows takes in memory, approximately: a large image is a record alone, and
+thousands of rows of numbers are one."""
 COLUMN_BYTES = 2 << 10
-"""The bytes that a record may take for each of very many columns: a record of ten rows would be nothing but names."""
+"""The bytes that a record may take per column, where there are very many: else its columns' names would outweigh it."""
 GROUP_BYTES = 1 << 29
 """The most bytes that a group may take in memory; a record of 2 GiB could not be read back."""
 _CODE = 2
-"""The bytes that a code of a dictionary takes, about."""
+"""The approximate number of bytes that a dictionary's code takes in a record."""
 
 
 Group = tuple[pa.RecordBatch, list[int]]
-"""A group of rows, and how many rows each of its records holds."""
+"""The rows of one or more whole records, and the number of rows of each of these records."""
 
 
 def group_starts(
     column: pa.Array, hashes: NDArray[np.uint64] | None = None, before: np.uint64 | None = None
 ) -> NDArray[np.int64]:
-    """Returns the rows at which groups begin; int64, rising.
+    """Returns the indices of the rows at which a group begins (rows in succession with one value), int64, ascending.
 
     Args:
-        column: of scalars.
-        hashes: its `column_hash`.
-        before: that of the row before the first, where there is one.
+        column: the group column, of scalars.
+        hashes: the `column_hash` of the column; None: it is computed.
+        before: the hash of the row before the first; None: there is none, and the first row begins a group.
     """
     hashes = column_hash(column) if hashes is None else hashes
     begins = run_starts(hashes)
@@ -67,8 +67,8 @@ class RowGrouper:
     """Cuts a stream of batches into records of `rows` rows, or of as many as fit into `bytes`; the last may be shorter.
 
     Args:
-        group: the column whose groups are cut by no record, see the module.
-        bound: bytes that a group may take.
+        group: the column whose groups no record cuts (see the module); None: rows have no groups.
+        bound: the most bytes that one group may take.
     """
 
     def __init__(self, rows: int, group: str | None = None, bytes: int | None = None, bound: int = GROUP_BYTES):
@@ -134,7 +134,7 @@ class RowGrouper:
         self._count -= begin
 
     def _cuts(self, batch: pa.RecordBatch, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[int]:
-        """Returns the ends of the complete records, counted from the first waiting row."""
+        """Returns the row at which each complete record ends, counted from the first waiting row."""
         most = self._most or max(RECORD_BYTES, COLUMN_BYTES * batch.num_columns)
         cuts: list[int] = []
         begin = before = 0
@@ -162,19 +162,19 @@ class RowGrouper:
 
 
 def grouper(rows: int, columns: Sequence[Column]) -> RowGrouper:
-    """Returns a RowGrouper that cuts rows of these columns into records of `rows` rows."""
+    """Returns a RowGrouper for rows of these columns, with records of `rows` rows and their group column, if any."""
     return RowGrouper(rows, named_for(columns, "group"))
 
 
 def copied(piece: pa.RecordBatch, of: int) -> pa.RecordBatch:
-    """Copy a small slice of a batch of so many rows, since a slice keeps the whole batch in memory."""
+    """Returns a copy of a slice, which would keep its batch of `of` rows in memory; the slice if it is half of it."""
     if 2 * piece.num_rows >= of:
         return piece
     return piece.take(pa.array(np.arange(piece.num_rows)))
 
 
 def row_bytes(batch: pa.RecordBatch) -> int | NDArray[np.int64]:
-    """Returns the approximate bytes of each row in a record, int64 [rows]; one number where all rows take the same."""
+    """Returns the approximate size of each row in a record in bytes, int64 [rows]; an int where all are equal."""
     fixed = 0
     varying: NDArray[np.int64] | None = None
     for array in batch.columns:
@@ -187,14 +187,14 @@ def row_bytes(batch: pa.RecordBatch) -> int | NDArray[np.int64]:
 
 
 def one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Concatenate batches of one schema."""
+    """Returns the concatenation of batches of one schema, with one dictionary per column."""
     if len(batches) == 1:
         return batches[0]
     return as_batch(pa.Table.from_batches(batches).unify_dictionaries())
 
 
 def pieces(table: pa.Table, columns: Sequence[Column], shards: int) -> list[pa.Table]:
-    """Cut a table into at most `shards` non-empty tables of about equal length."""
+    """Returns a table cut into at most `shards` non-empty tables of about equal length, without cutting a group."""
     length = max(1, -(-table.num_rows // shards))
     cuts = np.arange(0, table.num_rows, length)
     if group := named_for(columns, "group"):
@@ -205,7 +205,7 @@ def pieces(table: pa.Table, columns: Sequence[Column], shards: int) -> list[pa.T
 
 
 class Shard(ShardWriter):
-    """Writes batches of stored columns. Its methods raise StoreError on a full disk, and DataError for a group too large."""
+    """Writes batches to one shard. Methods raise StoreError for a full disk, and DataError for too large a group."""
 
     def __init__(self, path: Path, columns: Sequence[Column], rows_per_record: int):
         super().__init__(path)
@@ -220,7 +220,7 @@ class Shard(ShardWriter):
             self.write_groups(encode_records(batch, sizes, self._columns), sizes)
 
     def finish(self) -> list[list[int]]:
-        """Write the rows that wait, close the file, and return the rows of each record, packed."""
+        """Write the rows left, close the file, and return all records' row counts, run-length encoded (`packed`)."""
         self._records(self._grouper.finish())
         self.close()
         return packed(self.rows)

@@ -3,8 +3,9 @@
     write_rows({"train": parts, "eval": parts}, Path("rows.parquet"), {"eval": Path("predictions.parquet")})
     write_examples({"train": parts, "eval": parts}, Path("examples"))
 
-The columns: split, row (its number in the split, from 0), each stored column, then those of the predictions. The label is the
-stored one; a date or time is one again; text that is not UTF-8 is escaped. Memory holds one record and one row group.
+Columns: split, row (its number in the split, from 0), each stored column, then those of the predictions. The label is
+as stored; dates and times have these types again; text that is not UTF-8 is escaped. Memory holds one record and one
+row group.
 """
 
 import contextlib
@@ -27,25 +28,25 @@ from headway.records.tfrecord import ShardWriter, read_records
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import Column
 from headway.storage.atomic_io import remove, sync_path, write_synced, writing
-from headway.storage.process_identity import mark
+from headway.storage.process_identity import temporary_name
 from headway.tabular.list_arrays import escaped
 
 Part = tuple[Path, Mapping[str, Any], str]
-"""An ingest output, its result, and one of its splits."""
+"""The folder of an ingest output, the stage's answer, and the name of one of its splits."""
 Format = Literal["parquet", "csv"]
 SPEC = "feature_spec.json"
 PREDICTION = "prediction"
 _ROWS, _BYTES = 1 << 17, 1 << 26
-"""The rows and the bytes of a row group, which may have a record more; the last one of a part has fewer."""
+"""The rows and bytes at which a row group is complete; it may exceed them by a record, and a part's last has fewer."""
 _TIMES: dict[Temporal, pa.DataType] = {"date": pa.date32(), "timestamp": pa.timestamp("us")}
 """The Arrow types of dates and times; epoch times stay the numbers that the files have."""
 
 
 def check_output(out: Path, format: Format | None = None) -> Format:
-    """Returns the format that is given, or that the file's ending says.
+    """Returns `format`, or the format that the file's ending says.
 
     Raises:
-        ConfigError: it ends as neither, or the file exists, or cannot be written.
+        ConfigError: neither says a format, or the file exists, or cannot be written.
     """
     by_ending: dict[str, Format] = {".parquet": "parquet", ".csv": "csv"}
     if (chosen := format or by_ending.get(out.suffix.lower())) is None:
@@ -56,7 +57,7 @@ def check_output(out: Path, format: Format | None = None) -> Format:
 
 
 def check_free(out: Path) -> None:
-    """Raise ConfigError when the output exists, or lies where nothing can be written."""
+    """Raise ConfigError when `out` exists, or lies in a folder to which this user cannot write."""
     if out.exists():
         raise ConfigError("exists already", where=str(out), fix="name a file that is not there yet")
     folder = next(parent for parent in out.absolute().parents if parent.exists())
@@ -81,15 +82,15 @@ def write_rows(
         outputs: the names of a row's predictions where there are several: each is the column `prediction_NAME`.
 
     Returns:
-        {split: rows}
+        {split: the number of its rows}
 
     Raises:
-        ConfigError: see `check_output`; or a CSV file, and a column of several values or of bytes that are not text.
-        DataError: there are no rows (of that split), or a shard is damaged.
-        StoreError: the predictions are of other rows.
+        ConfigError: see `check_output`; or a CSV file with a column of several values, or of bytes that are not text.
+        DataError: there are no rows, or a shard is damaged.
+        StoreError: a split has another number of predictions than of rows.
     """
     chosen = check_output(out, format)
-    temporary = out.parent / mark(f".{out.name}")
+    temporary = out.parent / temporary_name(f".{out.name}")
     rows: dict[str, int] = {}
     try:
         with writing(out.parent), contextlib.ExitStack() as stack:
@@ -125,10 +126,10 @@ def write_examples(parts: Mapping[str, Sequence[Part]], out: Path) -> dict[str, 
         parts: {split: its parts}.
 
     Returns:
-        {split: rows}
+        {split: the number of its rows}
 
     Raises:
-        ConfigError: `out` exists.
+        ConfigError: `out` exists, or cannot be written.
         DataError: there are no rows, or a shard is damaged.
     """
     check_free(out)
@@ -136,7 +137,7 @@ def write_examples(parts: Mapping[str, Sequence[Part]], out: Path) -> dict[str, 
     if first is None:
         raise DataError("there are no rows to export", where=", ".join(parts) or "--split", fix="export another split")
     columns = tuple(Column.model_validate(column) for column in first[1]["columns"])
-    temporary, rows = out.parent / mark(f".{out.name}"), dict[str, int]()
+    temporary, rows = out.parent / temporary_name(f".{out.name}"), dict[str, int]()
     try:
         with writing(out.parent):
             temporary.mkdir(parents=True)
@@ -166,7 +167,7 @@ def _check_cells(schema: pa.Schema, out: Path) -> None:
 def _tables(
     parts: Mapping[str, Sequence[Part]], predictions: Mapping[str, Path], outputs: Sequence[str]
 ) -> Iterator[pa.Table]:
-    """Yields the rows of each part in tables of one schema, of `_ROWS` rows or a little more."""
+    """Yields the rows of each part, with their predictions, in tables of one schema and the size of a row group."""
     scores = {split: _scores(path, outputs) for split, path in predictions.items()}
     for name, found in scores.items():
         rows = sum(result["splits"].get(split, {}).get("rows", 0) for _, result, split in parts[name])
@@ -205,11 +206,7 @@ def _shards(part: Part) -> list[dict[str, Any]]:
 
 
 def batches(shard: Path, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a shard, one record at a time.
-
-    Raises:
-        DataError: it is damaged, or holds something else than its manifest says.
-    """
+    """Yields the rows of a shard, one record at a time; DataError when it is damaged, or holds other columns."""
     for number, record in enumerate(read_records(shard)):
         try:
             yield decode(record, columns)
@@ -234,8 +231,8 @@ def _stored(part: Part) -> Iterator[pa.Table]:
 
 
 def _schema(stored: pa.Table, part: Part, predictions: pa.Schema) -> pa.Schema:
-    """Returns the columns that Headway adds and the stored ones; an added one whose name a stored column has gets
-    underscores."""
+    """Returns the schema of the file: the columns that Headway adds, and the stored ones. An added column gets an
+    underscore at the end while a stored one has its name."""
     columns = [Column.model_validate(column) for column in part[1]["columns"]]
     fields = [(each.name, (each.temporal and _TIMES.get(each.temporal)) or _type(stored, each)) for each in columns]
     ours = [("split", pa.string()), ("row", pa.int64()), *((field.name, field.type) for field in predictions)]
@@ -248,8 +245,8 @@ def _schema(stored: pa.Table, part: Part, predictions: pa.Schema) -> pa.Schema:
 
 
 def _type(stored: pa.Table, column: Column) -> pa.DataType:
-    """Returns the column's type, with text for bytes where the first ones are text, and a list for a vector: a Parquet
-    file cannot give back a missing vector of a fixed length (Arrow 25)."""
+    """Returns the column's type in the file: text for bytes if the first rows are UTF-8, and a list for a vector, since
+    Parquet cannot give back a null in a column of fixed-size lists (Arrow 25)."""
     values = stored.column(column.name)
     kind = pa.list_(values.type.value_type) if pa.types.is_fixed_size_list(values.type) else values.type
     text = {pa.binary(): pa.string(), pa.list_(pa.binary()): pa.list_(pa.string())}.get(kind)

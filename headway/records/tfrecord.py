@@ -23,28 +23,28 @@ from headway.storage.atomic_io import writing
 HEADER, _LENGTH, _CRC = struct.Struct("<QI"), struct.Struct("<Q"), struct.Struct("<I")
 CRC_BYTES = _CRC.size
 _MOST = 1 << 31
-"""The length beyond which a record's length is damaged; protobuf has no longer messages."""
+"""The largest length of a record; a larger one is taken for damage, since protobuf has no longer messages."""
 _FIX = "check that it is a TFRecord file; if it is a shard in the store, delete it and run again"
 
 
 def masked(data: bytes) -> int:
-    """Compute TFRecord's masked crc32c."""
+    """Returns the masked crc32c of some data, the checksum of TFRecord files."""
     crc = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def frame(record: bytes) -> bytes:
-    """Frame a record with its length and checksums, as in a file."""
+    """Returns a record with its length and checksums around it, as it stands in a file."""
     length = _LENGTH.pack(len(record))
     return b"".join((length, _CRC.pack(masked(length)), record, _CRC.pack(masked(record))))
 
 
 class ShardWriter:
-    """Writes one shard.
+    """Writes one shard, a TFRecord file.
 
     Attributes:
-        rows: the rows of each record so far.
-        bytes: what was written so far.
+        rows: the number of rows of each record so far.
+        bytes: the number of bytes written so far.
     """
 
     def __init__(self, path: Path):
@@ -59,7 +59,7 @@ class ShardWriter:
         return self
 
     def write_groups(self, records: Iterable[Sequence[bytes | memoryview]], rows: Sequence[int]) -> None:
-        """Append records given in pieces, each with its number of rows; StoreError when the disk is full."""
+        """Append records, each as pieces to be joined; `rows`: the row count of each. StoreError for a full disk."""
         for pieces in records:
             record = b"".join(pieces)
             size = _LENGTH.pack(len(record))
@@ -69,7 +69,7 @@ class ShardWriter:
         self.rows.extend(rows)
 
     def write_many(self, records: Sequence[bytes]) -> None:
-        """Append classic records, one row each."""
+        """Append records of one row each; StoreError when the disk is full."""
         self._append(b"".join(map(frame, records)))
         self.rows.extend([1] * len(records))
 
@@ -79,7 +79,7 @@ class ShardWriter:
         self.bytes += len(data)
 
     def close(self) -> None:
-        """Flush and close; harmless when called again."""
+        """Flush and close the file; does nothing when called again."""
         with writing(self.path.parent):
             self._file.close()
 
@@ -88,7 +88,7 @@ class ShardWriter:
 
 
 def read_records(path: Path) -> Iterator[bytes]:
-    """Yields the records of a shard, each checked; gzip too.
+    """Yields the records of a TFRecord file, plain or gzip, after a check of their checksums.
 
     Raises:
         DataError: naming the file and the byte at which it stops being a TFRecord file.
@@ -123,14 +123,14 @@ class NotWhole(Exception):
 
 
 def framed(file: IO[bytes] | gzip.GzipFile, at: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """Yields (offset, record) of every record of an open file, each checked.
+    """Yields (offset, record) for every record of an open file, after a check of its checksums.
 
     Args:
-        at: where the file stands now.
-        end: the byte at which the last record ends; None: the file's end.
+        at: the offset at which the file is now.
+        end: the offset at which the last record ends; None: the file's end.
 
     Raises:
-        NotWhole: it stops being a TFRecord file.
+        NotWhole: a record is damaged or cut off.
     """
     while (end is None or at < end) and (header := file.read(HEADER.size)):
         if len(header) < HEADER.size:

@@ -21,13 +21,13 @@ TAGS = {"bytes": BYTES, "float32": FLOATS, "int64": INTS}
 ONE, _TWO = b"\x0a", b"\x12"
 """The tags of the length-delimited fields 1 and 2: a message's only field, and the value in an entry of a map."""
 PACKED_INTS, PACKED_FLOATS, WORDS = (ONE, INTS), (ONE, FLOATS), (BYTES,)
-"""The tags around the bytes of a feature, innermost first; the innermost field of words is part of the bytes."""
+"""The tags of the fields around a feature's bytes, innermost first. In WORDS the bytes hold each value's own tag."""
 _LIMITS = np.array([1 << 7 * i for i in range(1, 10)], np.uint64)
-"""The values from which on a varint takes 2, 3, ... 10 bytes."""
+"""The smallest values whose varints take 2, 3, ... 10 bytes."""
 
 
 class EncodedFeature(NamedTuple):
-    """One feature of several records: record i holds data[ends[i]:ends[i + 1]], wrapped in fields of these tags."""
+    """One feature of several records: record i holds data[ends[i]:ends[i + 1]] within fields of these tags."""
 
     data: Piece
     ends: Sequence[int]
@@ -35,7 +35,7 @@ class EncodedFeature(NamedTuple):
 
 
 def varint(n: int) -> bytes:
-    """Encode one non-negative integer."""
+    """Encode one non-negative integer as a varint."""
     out = bytearray()
     while n > 0x7F:
         out.append(n & 0x7F | 0x80)
@@ -45,14 +45,14 @@ def varint(n: int) -> bytes:
 
 
 def varints(values: NDArray[np.int64] | NDArray[np.uint8]) -> bytes:
-    """Encode packed varints; negative ones take ten bytes, as in protobuf. uint8 values must be below 128."""
+    """Encode integers as packed varints, negative ones in ten bytes, as in protobuf. uint8 values must be below 128."""
     return bytes(varints_cut(values, np.array([0, len(values)]))[0])
 
 
 def varints_cut(
     values: NDArray[np.int64] | NDArray[np.uint8], starts: NDArray[np.int64]
 ) -> tuple[memoryview, list[int]]:
-    """Encode packed varints; also returns the offset at which the value at each rising place of `starts` begins.
+    """Returns integers as packed varints, and the offset in bytes of the varint at each index in `starts` (ascending).
 
     uint8 values must be below 128.
     """
@@ -83,7 +83,7 @@ def _sevens(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], ND
 
 
 def varint_sizes(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Returns the number of bytes of each value in `varints`: 1 to 10."""
+    """Returns the number of bytes, 1 to 10, that each value takes in `varints`; int64 [n]."""
     bits = np.ascontiguousarray(values, np.int64).view(np.uint64)
     top = int(bits.max()) if len(bits) else 0
     sizes = np.ones(len(bits), np.int64)
@@ -93,7 +93,7 @@ def varint_sizes(values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def prefixed(values: pa.BinaryArray, prefix: Callable[[int], bytes]) -> pa.BinaryArray:
-    """Prepend to each value the prefix for its length; a null stays null. Arrow joins them outside of Python's lock."""
+    """Prepend to each value `prefix(its length)`; a null stays null. Arrow joins them without holding Python's lock."""
     lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy()
     distinct, which = np.unique(lengths, return_inverse=True)
     prefixes = pa.array([prefix(int(length)) for length in distinct], pa.binary())
@@ -101,7 +101,7 @@ def prefixed(values: pa.BinaryArray, prefix: Callable[[int], bytes]) -> pa.Binar
 
 
 def joined(values: pa.BinaryArray) -> bytes:
-    """Concatenate all values, without a step of Python for each."""
+    """Returns all values concatenated, without a Python loop."""
     _, offsets, data = values.buffers()
     if not len(values) or data is None:
         return b""
@@ -110,7 +110,7 @@ def joined(values: pa.BinaryArray) -> bytes:
 
 
 def field(data: bytes, tag: bytes = ONE) -> bytes:
-    """Encode a length-delimited field."""
+    """Encode a length-delimited field: tag, length, data."""
     return tag + varint(len(data)) + data
 
 
@@ -121,7 +121,7 @@ def key(name: str) -> bytes:
 
 
 def nested(size: int, *tags: bytes) -> bytes:
-    """Returns the bytes before `size` bytes of data in length-delimited fields, one in another, innermost tag first."""
+    """Returns the tags and lengths before `size` bytes in nested length-delimited fields; `tags`: innermost first."""
     head = b""
     for tag in tags:
         head = tag + varint(size + len(head)) + head
@@ -130,11 +130,11 @@ def nested(size: int, *tags: bytes) -> bytes:
 
 @lru_cache(1 << 15)  # records of equal rows have columns of equal size
 def entry_head(name: bytes, size: int, tags: tuple[bytes, ...]) -> bytes:
-    """Returns the bytes before `size` bytes of data in an entry of the feature map.
+    """Returns all that stands before `size` bytes of data in an entry of the feature map: tags, lengths, name.
 
     Args:
         name: the encoded key field.
-        tags: of the fields around the bytes, innermost first, up to the feature's list: (ONE, INTS) for packed integers.
+        tags: the fields' around the data, innermost first, up to the feature's list: (ONE, INTS) for packed integers.
     """
     head = nested(size, *tags, _TWO)
     return ONE + varint(len(name) + len(head) + size) + name + head
@@ -146,18 +146,18 @@ def entry(name: bytes, feature: bytes) -> bytes:
 
 
 def entries_of_one(name: bytes, values: pa.BinaryArray, tags: tuple[bytes, ...]) -> pa.BinaryArray:
-    """Encode one entry of the feature map per value, which it holds alone; a null stays null.
+    """Encode one entry of the feature map per value, with this value alone; a null stays null.
 
     Args:
-        values: what the innermost field holds: a varint, four bytes of a float, or a string.
-        tags: of the fields around it, innermost first, up to the feature's list: (ONE, INTS) for integers.
+        values: the contents of the innermost field: a varint, four bytes of a float, or a string.
+        tags: the tags of the fields around it, innermost first, up to the feature's list: (ONE, INTS) for integers.
     """
 
     return prefixed(values, lambda size: entry_head(name, size, tags))
 
 
 def examples(entries: list[pa.BinaryArray]) -> list[bytes]:
-    """Encode one tf.train.Example per row from the rows' entries; a null is left out."""
+    """Encode one tf.train.Example per row, from arrays of the rows' feature map entries; a null entry is left out."""
     # not null_handling="skip", which loses the row when all of its entries are null (pyarrow 25)
     bodies = [pc.fill_null(entry, b"") for entry in entries]
     body = pc.binary_join_element_wise(*bodies, b"") if len(bodies) > 1 else bodies[0]
@@ -165,5 +165,5 @@ def examples(entries: list[pa.BinaryArray]) -> list[bytes]:
 
 
 def example(entries: Iterable[bytes]) -> bytes:
-    """Encode a tf.train.Example."""
+    """Encode a tf.train.Example from its encoded feature map entries."""
     return field(b"".join(entries))

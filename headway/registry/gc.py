@@ -1,17 +1,17 @@
 """Garbage collection: removes outputs, checkpoints, runs, serving copies and old versions that nothing refers to.
 
-    with alone(store) as remover:                 # no run of any pipeline goes on or begins meanwhile
+    with removal_lock(store) as remover:          # no run of any pipeline is active or starts meanwhile
         garbage = collect(store, keep_runs=20)    # a plan: nothing is touched
         removed = remove(remover, garbage)
 
 Kept: the newest `keep_runs` runs of each pipeline and the run that made each version, with every output that they or a
-version point at; of the versions all, or with `keep_versions` the newest so many, the last ten champions, the early one
-that the champion was held against, and whatever an alias points at; of the serving copies the champion's and the newest two
-(a server may still have the one before loaded); checkpoints of a training that did not end, and pages of comparisons, for
-two weeks; and whatever a reader holds (`headway.registry.leases`).
+version point at; all versions, or with `keep_versions` the newest so many, the last ten champions, the anchor (to which
+candidates are compared beside the champion), and whatever an alias points at; the champion's serving copy and the two
+newest (a server may still have the one before loaded); checkpoints of a training that did not end, and pages of
+comparisons, for two weeks; and whatever a reader holds (`headway.registry.leases`).
 
-What is relied on is held. A run holds a lease on what it works with, and `alone` refuses while there is one; a run that
-begins later waits. Versions and serving copies are removed under their model's lock, after another look at the pointers.
+A run holds a lease on what it works with, and `removal_lock` refuses while there is one; a run that begins later waits.
+Versions and serving copies are removed under their model's lock, after another look at the pointers.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from headway.storage.locks import Lock, describe
 from headway.storage.store import Store
 
 OUTPUTS = ("stages", "runs", "checkpoints")
-"""The folders that a run writes; no run may go on while they are collected."""
+"""The folders that a run writes; no run may be active while garbage in them is removed."""
 SERVING_COPIES, CHAMPIONS = 2, 10
 CHECKPOINT_SECONDS = 14 * 24 * 3600
 COMPARED = "compare-"
@@ -39,11 +39,11 @@ COMPARED_SECONDS = 14 * 24 * 3600
 
 
 @contextlib.contextmanager
-def alone(store: Store, command: str = "clean") -> Iterator[Remover]:
-    """Hold the store's removal lock: no run of any pipeline is active or starts while it is held.
+def removal_lock(store: Store, command: str = "clean") -> Iterator[Remover]:
+    """Hold the store's removal lock in the block: no run of any pipeline is active or starts meanwhile.
 
     Raises:
-        Locked: a pipeline runs, or another process collects.
+        Locked: a pipeline runs, or another process holds the lock.
     """
     lock = store.lock(REMOVER, {"command": command, "removing": list(OUTPUTS)})
     with lock.held():
@@ -62,10 +62,10 @@ def running(
     wait_seconds: float = WAIT_SECONDS,
     on_wait: Callable[[str], None] = lambda who: None,
 ) -> Iterator[Lock]:
-    """Hold a lease around a run, which holds its pipeline's lock, so that nothing it reads or writes is collected.
+    """Hold a lease in the block, so that nothing which the run `run` reads or writes is removed as garbage.
 
     Raises:
-        Locked: somebody collects, and still does after `wait_seconds`.
+        Locked: another process removes garbage, and still does after `wait_seconds`.
     """
     paths = [*OUTPUTS, f"models/{model}", f"serving/{model}"]
     with lease(store, paths, {"run": run}, wait_seconds=wait_seconds, on_wait=on_wait) as held:
@@ -82,12 +82,12 @@ class Garbage:
 
 @dataclass(frozen=True)
 class CleanResult:
-    """The items that were removed from a store, or would be."""
+    """The items that `clean` removed from a store, or would remove if this is a dry run."""
 
     removed: list[Garbage]
     bytes: int
     swept: list[Path]
-    """The folders that processes left behind when they died."""
+    """The temporary folders of dead processes that were removed too."""
     in_use: list[Path]
     dry_run: bool
 
@@ -103,7 +103,7 @@ def clean(store: Store, keep_runs: int, keep_versions: int | None, *, dry_run: b
     Raises:
         Locked: a pipeline runs, or another process collects.
     """
-    with alone(store) as remover:
+    with removal_lock(store) as remover:
         planned = collect(store, keep_runs=keep_runs, keep_versions=keep_versions)
         removed = planned if dry_run else remove(remover, planned, keep_versions=keep_versions)
         swept = [] if dry_run else store.sweep()
@@ -115,7 +115,7 @@ def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -
     """Returns the garbage that `remove` would delete, with reasons; deletes nothing.
 
     Args:
-        keep_versions: the newest versions of each model to keep besides those that a pointer names; None: all.
+        keep_versions: how many of each model's newest versions to keep, besides those that a pointer names; None: all.
     """
     models = [registry.Registry(store, name) for name in registry.names(store)]
     garbage = [item for model in models for item in _of_model(model, keep_versions)]
@@ -196,7 +196,7 @@ def _serving(model: registry.Registry) -> list[Garbage]:
 
 
 def remove(remover: Remover, garbage: Sequence[Garbage], *, keep_versions: int | None = None) -> list[Garbage]:
-    """Delete garbage, except items in use or referred to by now; returns the deleted items.
+    """Delete garbage, except items that are in use or referred to by now; return the deleted items.
 
     Raises:
         Locked: this process paused so long that the right to collect was lost.

@@ -25,11 +25,11 @@ from headway.storage.locks import Lock, lives, wait_while
 from headway.storage.store import Store
 
 REMOVER = "gc"
-"""The name of the lock that whoever removes holds."""
+"""The name of the lock that a process holds while it removes something from a store."""
 WAIT_SECONDS = 60.0
 _LEASE = "use-"
 _MOVED = 5
-"""The number of times that a pointer may move away from a version that was removed before it was held."""
+"""The number of tries of `reading` while the pointer moves on and the version that it named is removed."""
 
 
 @contextlib.contextmanager
@@ -44,10 +44,10 @@ def lease(
     """Hold `paths` of the store (folders or files, relative to it), so that nothing in them is removed meanwhile.
 
     Args:
-        facts: who holds it, for others to read.
+        facts: what the lease says of its holder, for others to read.
 
     Raises:
-        Locked: they are being removed, and still after `wait_seconds`.
+        Locked: some of them are being removed, still after `wait_seconds`.
     """
     held = store.lock(f"{_LEASE}{uuid.uuid4().hex[:12]}", facts | {"uses": list(paths)}, once=True)
     remover = store.lock(REMOVER)
@@ -56,7 +56,7 @@ def lease(
         owner = remover.owner()
         return (
             owner
-            if owner is not None and lives(owner, remover.time()) and overlap(paths, owner.get("removing", ()))
+            if owner is not None and lives(owner, remover.store_time()) and overlap(paths, owner.get("removing", ()))
             else None
         )
 
@@ -72,11 +72,11 @@ def lease(
 def reading(
     registry: Registry, name: str, command: str, *, note: Callable[[str], None] = lambda text: None
 ) -> Iterator[Version]:
-    """Hold the version that `name` names (a number, champion, previous, an alias) until the block ends, and check all
-    of its bytes.
+    """Check all bytes of the version that `name` names (a number, champion, previous, an alias), and hold a lease on it
+    until the block ends.
 
     Args:
-        note: hears that the store cannot be written, so that others do not know of this reader.
+        note: called with a message if the lease cannot be written, so that nobody knows of this reader.
 
     Raises:
         StoreError, ConfigError: as `Registry.named`; a byte of the version has changed.
@@ -104,20 +104,20 @@ def reading(
 
 
 class Remover:
-    """The holder of the right to remove from a store; paths in use are skipped."""
+    """The holder of a store's removal lock: it announces what it will remove, and skips what a lease names."""
 
     def __init__(self, store: Store, lock: Lock):
         self.store, self.lock = store, lock
 
     def users(self, paths: Iterable[str]) -> list[dict[str, Any]]:
-        """Returns the holders of leases on anything in `paths`; leases of dead processes are removed."""
+        """Returns the living holders of leases on anything in `paths`; deletes the leases of dead ones."""
         wanted, found = list(paths), []
         for name in self.store.children(self.store.locks):
             if not (name.startswith(_LEASE) and name.endswith(".json")):
                 continue
             held = self.store.lock(Path(name).stem)
             owner = held.owner()
-            if owner is not None and not lives(owner, held.time()):
+            if owner is not None and not lives(owner, held.store_time()):
                 held.forget()
             elif owner is not None and overlap(wanted, owner.get("uses", ())):
                 found.append(owner)
@@ -127,14 +127,14 @@ class Remover:
         """Announce the removal of `always` and `paths`; returns those of `paths` that have no lease.
 
         Raises:
-            Locked: the right was lost: this process paused too long.
+            Locked: the removal lock was lost, since this process paused for too long.
         """
         wanted = sorted(set(paths))
-        self.lock.say(removing=[*always, *wanted])
+        self.lock.add_facts(removing=[*always, *wanted])
         used = [path for owner in self.users(wanted) for path in owner.get("uses", ())]
         free = [path for path in wanted if not overlap([path], used)]
         if len(free) < len(wanted):  # whoever waits for one of the others may go on
-            self.lock.say(removing=[*always, *free])
+            self.lock.add_facts(removing=[*always, *free])
         return set(free)
 
 

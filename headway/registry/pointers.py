@@ -20,13 +20,13 @@ from headway.config import Frozen
 from headway.errors import ConfigError, Overtaken, StoreError
 from headway.messages import short
 from headway.storage.manifest import FORMAT, check_format
-from headway.storage.process_identity import place
+from headway.storage.process_identity import host_name
 from headway.storage.store import Store
 
 CHAMPION, PREVIOUS = "champion", "previous"
 RESERVED = (CHAMPION, PREVIOUS, "latest")
 NOBODY = 0
-"""The value of `against` for a decision that was made when there was no champion."""
+"""The value of an argument `against` when the pointer named no version as the caller decided."""
 _ALIAS = re.compile(r"(?!v[0-9]+$)[a-z][a-z0-9_-]{0,39}")
 """A pattern for the names of aliases; v2 would be taken for version 2."""
 
@@ -54,7 +54,7 @@ class Event(Frozen):
     """Whether candidates with newer data are compared with this version from then on, beside the champion."""
 
     def says(self) -> str:
-        """Returns the time and author of the change as text."""
+        """Returns the time, the author and the run of the change as text: "on 2026-11-23 04:14 UTC by me@host"."""
         run = f", run {self.run}" if self.run else ""
         return f"on {self.time[:16].replace('T', ' ')} UTC by {self.by or 'somebody'}{run}"
 
@@ -90,15 +90,15 @@ class Pointer:
             raise StoreError("is damaged", where=str(self.path), fix=fix) from None
 
     def number(self) -> int | None:
-        """Returns the version it points at; None when it points nowhere."""
+        """Returns the number of the version that the pointer names; None when it names none."""
         return _points_at(self.history())
 
     def expect(self, events: list[Event], against: int | None, what: str, fix: str) -> None:
-        """Raise Overtaken if the pointer has moved since the caller decided.
+        """Raise Overtaken if the pointer names another version than when the caller made a decision.
 
         Args:
-            events: its history now.
-            against: the version that it pointed at then, `NOBODY` for none; None: wherever it points.
+            events: the pointer's history now.
+            against: the version that it named at the decision, `NOBODY` for none; None: no check.
             what: what the caller decided, for the message: "version 4 was compared with version 3".
 
         Raises:
@@ -118,10 +118,10 @@ class Pointer:
         raise Overtaken(f"{what}, but {change}{who}", where=str(self.path), fix=fix)
 
     def move(self, events: list[Event], event: Event) -> None:
-        """Add `event` to the history `events` and point at its version, in one write.
+        """Add `event` to the history `events` and point at its version, in one atomic write.
 
         Raises:
-            Overtaken: it is not the history any more.
+            Overtaken: `events` is not the pointer's history any more.
         """
         pointer: dict[str, Any] = {"format": FORMAT, "version": None if event.kind == "remove" else event.version}
         pointer |= {} if event.serving is None else {"serving": event.serving}
@@ -138,7 +138,7 @@ class Pointer:
 
 
 def anchor_of(events: list[Event]) -> int | None:
-    """Returns the last version that became the anchor; None before the first promotion."""
+    """Returns the anchor: the version of the last event whose `anchor` is true; None before the first promotion."""
     return next((event.version for event in reversed(events) if event.anchor), None)
 
 
@@ -147,7 +147,7 @@ def _points_at(events: list[Event]) -> int | None:
 
 
 def check_alias(name: str) -> None:
-    """Raise ConfigError unless `name` may name a pointer beside the champion."""
+    """Raise ConfigError unless `name` is allowed as the name of an alias."""
     if name in RESERVED:
         raise ConfigError(
             f"Headway itself uses the name {name!r}", where="--alias", fix="choose another: stable, shadow"
@@ -159,20 +159,20 @@ def check_alias(name: str) -> None:
 
 
 def aliases(store: Store, folder: Path) -> list[str]:
-    """Returns the names of the aliases that ever were, sorted."""
+    """Returns the names of all aliases of the model in `folder`, also of removed ones, sorted."""
     names = (name.removesuffix(".json") for name in store.children(folder) if name.endswith(".json"))
     return [name for name in names if is_alias(name)]
 
 
 def is_alias(name: str) -> bool:
-    """Returns whether an alias may have this name."""
+    """Returns whether `name` is allowed as the name of an alias, whether or not there is one."""
     return name not in RESERVED and _ALIAS.fullmatch(name) is not None
 
 
 def me() -> str:
-    """Returns user@host."""
+    """Returns the user and the host of this process, as the author of a change: user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
         user = str(os.getuid())
-    return f"{user}@{place()}"
+    return f"{user}@{host_name()}"

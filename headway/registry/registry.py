@@ -16,8 +16,8 @@ serves nothing new; one that dies after it leaves a pointer that names the servi
 (or the same promotion again) puts it there. The other order would serve a model that no history knows of, and a
 rollback, asked for because of it, would go back one version too far.
 
-Who decides over a pointer says what it pointed at when he looked (`against`): of two decisions at once the first wins, and
-the second is refused (`Overtaken`), since it rests on what is no longer so.
+A caller that moves a pointer says which version it named when the caller decided (`against`): of two decisions at once
+the first wins, and the second is refused (`Overtaken`), since it rests on what is no longer so.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ from headway.registry.pointers import (
     is_alias,
     me,
 )
-from headway.registry.versions import LINEAGE, SAVED_MODEL, Version, Versions, numbers, written_aside
+from headway.registry.versions import LINEAGE, SAVED_MODEL, Version, Versions, numbered_children, temporary_folder
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import copy_tree, writing
 from headway.storage.manifest import Manifest
@@ -67,13 +67,13 @@ class Registry(Versions):
         return self._champion.history()
 
     def lineage(self, version: Version) -> dict[str, Any]:
-        """Returns what a version was made from (run, code, config, spans, shards, raw files), and the events that point
-        at it.
+        """Returns what a version was made from (run, code, config, spans, shards, raw files), and the events that made
+        it the champion.
 
-        It was written once, into the version's folder (lineage.json), and so outlives the run's record and its outputs.
+        It is read from lineage.json in the version's folder, which outlives the run's record and its outputs.
 
         Raises:
-            StoreError: its file is not there, is damaged, or has another format.
+            StoreError: that file is missing or damaged, or has another format.
         """
         path = version.path / LINEAGE
         try:
@@ -87,25 +87,25 @@ class Registry(Versions):
         return {"model": self.name, "version": version.number, "created": version.created, **lineage, "events": events}
 
     def champion(self) -> Version | None:
-        """Returns the version in production; None before the first promotion.
+        """Returns the champion, the version in production; None before the first promotion.
 
         Raises:
-            StoreError: it is damaged.
+            StoreError: the version or champion.json is damaged.
         """
         number = self._champion.number()
         return None if number is None else self.version(number)
 
     def anchor(self) -> int | None:
-        """Returns the version that candidates with newer data are held against beside the champion: the last one that
-        was promoted because it was better, or that a person chose; None before the first promotion."""
+        """Returns the version to which candidates with newer data are compared beside the champion. It is the last one
+        promoted because it was better, or chosen by a person; None before the first promotion."""
         return anchor_of(self.history())
 
     def decided_against(self) -> int:
-        """Returns the champion's number, which a decision passes as `against`; NOBODY when there is none."""
+        """Returns the champion's number, to be passed as `against` to `promote` and `rollback`; or NOBODY."""
         return self._champion.number() or NOBODY
 
     def previous(self) -> int | None:
-        """Returns the version that a rollback goes back to; None when there is none."""
+        """Returns the number of the version to which a rollback would go back; None when there is none."""
         return next(self._before(self.history()), None)
 
     def _before(self, events: list[Event]) -> Iterator[int]:
@@ -117,7 +117,7 @@ class Registry(Versions):
         return (number for number in earlier if number not in gone and number in there)
 
     def rolled_back(self) -> dict[int, str]:
-        """Returns the versions that were rolled back and not promoted again, with when and why."""
+        """Returns {number: date and reason} of the versions that were rolled back and not promoted again."""
         gone: dict[int, str] = {}
         for event in self.history():
             if event.kind == "rollback" and event.previous is not None:
@@ -126,7 +126,7 @@ class Registry(Versions):
         return gone
 
     def aliases(self) -> dict[str, int]:
-        """Returns the version of each alias.
+        """Returns {alias: version number} of the aliases that name a version.
 
         Raises:
             StoreError: the file of one is damaged.
@@ -135,7 +135,7 @@ class Registry(Versions):
         return {name: number for name, number in found.items() if number is not None}
 
     def alias(self, name: str) -> int | None:
-        """Returns the version of one alias; None when nothing has this name."""
+        """Returns the version number of one alias; None when there is no such alias."""
         return self._pointer(name).number() if is_alias(name) else None
 
     def alias_history(self, name: str) -> list[Event]:
@@ -152,7 +152,7 @@ class Registry(Versions):
         return self.version(self.number(name))
 
     def number(self, name: str) -> int:
-        """Returns the number of the version that `name` names; the version may be damaged."""
+        """Returns the number of the version that `name` names; raises as `named`, but not for a damaged version."""
         if name.isdecimal():
             return int(name)
         if name == CHAMPION:
@@ -185,10 +185,10 @@ class Registry(Versions):
         """Make a version the champion and serve it. If it is the champion already, only ensure that it is served.
 
         Args:
-            run, basis: who decided, and why; kept in the history.
-            anchor: candidates are held against it from now on.
-            force: let a version return that was rolled back.
-            against: the champion that it was compared with, `NOBODY` if there was none; None: whichever it is.
+            run, basis: the run that decided, and the gate's reason (`Event`); kept in the history.
+            anchor: whether candidates with newer data are compared with this version from now on.
+            force: allow a version that was rolled back.
+            against: the champion that it was compared with, `NOBODY` if there was none; None: any.
 
         Raises:
             StoreError: it does not exist, is damaged, or was rolled back.
@@ -214,8 +214,8 @@ class Registry(Versions):
         """Make an earlier version the champion again: `to`, or the champion before the present one.
 
         Args:
-            force: let `to` be a version that was itself rolled back.
-            against: the champion that is to go; None: whichever it is.
+            force: allow a version `to` that was itself rolled back.
+            against: the champion that is to be replaced; None: any.
 
         Raises:
             StoreError: there is nothing to go back to.
@@ -249,10 +249,10 @@ class Registry(Versions):
         """Point an alias at a version; nothing changes if it points there already.
 
         Args:
-            against: the version that it pointed at, `NOBODY` for none; None: wherever it points.
+            against: the version that it named when the caller decided, `NOBODY` for none; None: any.
 
         Raises:
-            ConfigError: the name cannot be an alias.
+            ConfigError: the name is not allowed for an alias.
             StoreError: the version does not exist or is damaged.
             Overtaken: the alias points elsewhere than at `against`.
         """
@@ -287,8 +287,7 @@ class Registry(Versions):
         return event
 
     def repair(self) -> bool:
-        """Serve the champion if a crash in the middle of a promotion, or a hand edit, left it unserved; return whether
-        it was unserved."""
+        """Publish the champion's serving copy if a crash or a change by hand left it missing; return whether it was."""
         with self.lock():
             events = self.history()
             return bool(events) and self.copies.repair(events[-1], self.verified)
@@ -299,16 +298,16 @@ class Registry(Versions):
             raise self._refused(f"version {number} was rolled back {why}", "it returns only by force (--force)")
 
     def _point(self, number: int, events: list[Event], **facts: Any) -> Event:
-        """Publish the copy, move the pointer and place the copy, in the order of the module's docstring."""
+        """Prepare the serving copy, move the champion's pointer, then publish the copy; the module says why."""
         version = self.verified(number)
         serving = self.copies.next_number(events)
         with writing(self.store.root), self.copies.prepared(version) as aside:
             event = self._move(self._champion, events, version=number, serving=serving, **facts)
-            self.store.place(aside, self.copies.path(serving))
+            self.store.publish(aside, self.copies.path(serving))
         return event
 
     def verify(self) -> Iterator[tuple[Path, str]]:
-        """Yields (file, problem) for everything in the registry that is not as it was written; reads every byte."""
+        """Yields (file, problem) for damage of versions, pointers and the champion's serving copy; reads every byte."""
         for number in self._numbers():
             path = self.folder / str(number)
             manifest = self.store.manifest(path)
@@ -336,12 +335,12 @@ class Registry(Versions):
 
 
 def names(store: Store) -> list[str]:
-    """Returns the names of the models that have a registry."""
+    """Returns the names of the models that have versions in a store, sorted."""
     return [name for name in store.children(store.root / "models") if not name.startswith(".")]
 
 
 class ServingCopies:
-    """The serving copies of one model."""
+    """The serving copies of one model: serving/<name>/<number>/, each a SavedModel that TensorFlow Serving watches."""
 
     def __init__(self, store: Store, name: str):
         self.store, self.folder = store, store.root / "serving" / name
@@ -350,31 +349,32 @@ class ServingCopies:
         return self.folder / str(number)
 
     def next_number(self, events: list[Event]) -> int:
-        used = [*numbers(self.store, self.folder), *(event.serving or 0 for event in events)]
+        """Returns the number of the next copy: one above every copy's, and every one in the champion's history."""
+        used = [*numbered_children(self.store, self.folder), *(event.serving or 0 for event in events)]
         return max(used, default=0) + 1
 
     @contextlib.contextmanager
     def prepared(self, version: Version) -> Iterator[Path]:
-        """Yields a copy in a temporary folder, which is removed afterwards unless it was placed."""
+        """Yields a temporary folder with a copy of the version's SavedModel, and deletes it unless it was published."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with written_aside(self.folder) as aside:
+        with temporary_folder(self.folder) as aside:
             # versions are immutable, so a hard link is as good as a copy and costs nothing
             copy_tree(self.store.local(version.path) / SAVED_MODEL, aside, link=True)
             yield aside
 
     def repair(self, event: Event, version: Callable[[int], Version]) -> bool:
-        """Place the champion's copy if it is missing; return whether it was."""
+        """Publish the copy that `event` names if it is missing; return whether it was. `version` loads its version."""
         target = self.path(event.serving)
-        if self.store.placed(target):
+        if self.store.is_published(target):
             return False
         with writing(self.store.root), self.prepared(version(event.version)) as aside:
-            self.store.place(aside, target)
+            self.store.publish(aside, target)
         return True
 
     def verify(self, champion: Manifest, event: Event) -> Iterator[tuple[Path, str]]:
-        """Yields (file, problem) of the champion's copy; reads every byte."""
+        """Yields (file, problem) for damage of the champion's serving copy; reads every byte."""
         served = self.path(event.serving)
-        if not self.store.placed(served):
+        if not self.store.is_published(served):
             yield served, f"is gone: version {event.version} is the champion and not served; promote it again"
             return
         prefix = SAVED_MODEL + "/"

@@ -1,4 +1,4 @@
-"""The versions of a model: models/<name>/<number>/, immutable, each with what its publisher said of it.
+"""The versions of a model: models/<name>/<number>/, immutable, each with the facts that its publisher gave.
 
 versions = Versions(store, "flights")
 version = versions.publish(saved_model, facts={"run": "...", "train": fingerprint})
@@ -18,7 +18,7 @@ from headway.registry.pointers import CHAMPION, Pointer, aliases
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import copy_tree, remove, write_synced, writing
 from headway.storage.manifest import UNREADABLE, Manifest
-from headway.storage.process_identity import mark
+from headway.storage.process_identity import temporary_name
 from headway.storage.store import Store
 
 SAVED_MODEL, FACTS, LINEAGE = "saved_model", "version.json", "lineage.json"
@@ -47,24 +47,24 @@ class Versions:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Let one publication or promotion of a model go on at a time."""
+        """Hold the model's lock in the block: one publication or promotion at a time. Raises Locked after 30 s."""
         with self.store.lock(f"model-{self.name}").held(wait_seconds=_LOCK_WAIT_SECONDS):
             yield
 
     def versions(self) -> list[Version]:
-        """Returns all whole versions, lowest first."""
+        """Returns the undamaged versions (by manifest and file sizes), lowest number first."""
         return [found for number in self._numbers() if isinstance(found := self._read(number), Version)]
 
     def damaged(self) -> dict[int, str]:
-        """Returns the versions that cannot be used, by their manifests and the sizes of their files, each with what is
-        wrong."""
+        """Returns {number: problem} for the versions that cannot be used, judged by their manifests and the sizes of
+        their files."""
         return {n: found.problem for n in self._numbers() if isinstance(found := self._read(n), StoreError)}
 
     def _numbers(self) -> list[int]:
-        return numbers(self.store, self.folder)
+        return numbered_children(self.store, self.folder)
 
     def _read(self, number: int) -> Version | StoreError:
-        """Returns a version, or why it cannot be used."""
+        """Returns a version, or the error that says why it cannot be used; raises nothing."""
         path = self.folder / str(number)
         try:
             manifest = self.store.manifest(path)
@@ -113,21 +113,21 @@ class Versions:
         return StoreError(problem, where=str(self.folder), fix=fix)
 
     def find(self, key: str, value: Any) -> Version | None:
-        """Returns the newest version whose facts hold `value` under `key`."""
+        """Returns the newest undamaged version whose facts hold `value` under `key`; None when there is none."""
         return next((v for v in reversed(self.versions()) if v.facts.get(key) == value), None)
 
     def publish(self, saved_model: Path, facts: dict[str, Any], lineage: dict[str, Any] | None = None) -> Version:
-        """Copy a SavedModel in as the next version; it is not the champion yet.
+        """Copy a SavedModel into the registry as the next version, which is not the champion yet.
 
         Args:
-            facts: JSON; what later runs and people need to know of it.
-            lineage: JSON; what it was made from (`Registry.lineage`).
+            facts: JSON; what later runs and people need to know of the version.
+            lineage: JSON; what the version was made from (`Registry.lineage`).
         """
         with self.lock(), writing(self.store.root):
             self.folder.mkdir(parents=True, exist_ok=True)
             # a damaged version keeps its number: numbers are never used twice
             number = max([*self._numbers(), *self._pointed_at()], default=0) + 1
-            with written_aside(self.folder) as aside:
+            with temporary_folder(self.folder) as aside:
                 copy_tree(saved_model, aside / SAVED_MODEL)
                 write_synced(aside / FACTS, json.dumps(facts, indent=1) + "\n")
                 if lineage is not None:
@@ -143,7 +143,7 @@ class Versions:
                     result=facts,
                 )
                 manifests.write(aside, manifest)
-                self.store.place(aside, self.folder / str(number))
+                self.store.publish(aside, self.folder / str(number))
         return self.version(number)
 
     def _pointed_at(self) -> Iterator[int]:
@@ -157,9 +157,9 @@ class Versions:
 
 
 @contextlib.contextmanager
-def written_aside(parent: Path) -> Iterator[Path]:
-    """Returns a hidden folder beside its target, so that the rename stays on one disk; `Store.sweep` knows its name."""
-    aside = parent / mark(".aside")
+def temporary_folder(parent: Path) -> Iterator[Path]:
+    """Yields a new hidden folder in `parent`, and deletes it at the end unless the caller has renamed it."""
+    aside = parent / temporary_name(".aside")
     aside.mkdir()
     try:
         yield aside
@@ -167,6 +167,6 @@ def written_aside(parent: Path) -> Iterator[Path]:
         remove(aside)
 
 
-def numbers(store: Store, folder: Path) -> list[int]:
-    """Returns the numbers that name something in `folder`, lowest first."""
+def numbered_children(store: Store, folder: Path) -> list[int]:
+    """Returns the names in `folder` that are numbers (of versions, of serving copies) as integers, ascending."""
     return sorted(int(name) for name in store.children(folder) if name.isdigit())

@@ -3,7 +3,7 @@
 parts_of(days, "date", "weekday")              # 0 Monday ... 6 Sunday
 parts_of(seconds, "epoch_seconds", "month")
 parts_of(micros, "timestamp", "hour")
-days_of(year, month, day)                      # int64; valid(year, month, day) says which are dates
+days_of(year, month, day)                      # int64; dates_exist(year, month, day) says which are dates
 moment(15_706, "date")                         # '2013-01-01'
 """
 
@@ -66,7 +66,7 @@ def days_of(year: Integers, month: Integers, day: Integers) -> Integers:
     return months.astype("M8[D]").astype(np.int64) + day - 1
 
 
-def valid(year: Integers, month: Integers, day: Integers) -> NDArray[np.bool_]:
+def dates_exist(year: Integers, month: Integers, day: Integers) -> NDArray[np.bool_]:
     """Returns whether each date exists."""
     inside = (month >= 1) & (month <= 12)
     longest = days_of(year, month + 1, np.ones_like(day)) - days_of(year, month, np.ones_like(day))
@@ -89,7 +89,7 @@ def parts_of(values: NDArray[Any], unit: Temporal, part: str) -> Integers:
 
 
 def part_of(values: Any, unit: Temporal, part: str) -> Any:
-    """Compute `parts_of` of any int64 with whole-number arithmetic: NumPy's here, TensorFlow's in a graph."""
+    """Returns what `parts_of` does, with integer arithmetic alone, which NumPy and a graph of TensorFlow both have."""
     if part == "elapsed":
         return values
     per_day = PER_DAY[unit]

@@ -40,9 +40,9 @@ ARROW: dict[str, pa.DataType] = {
     "bytes": pa.binary(),
     "float64": pa.float64(),
 }
-"""The Arrow types of the stored types; the last one belongs to `Column.exact`, and no record holds it."""
+"""The Arrow types of the stored types; the last one belongs to `Column.with_doubles`, and no record holds it."""
 STORED: dict[str, StoredType] = {"int": "int64", "float": "float32", "string": "bytes"}
-"""The stored types by the words of configs."""
+"""The stored types by the words that configs use."""
 _LISTED = 40
 """The number of names that a fix lists before it says how many more there are."""
 _PLAIN_NAME = re.compile(r"(?!(?i:yes|no|on|off|true|false|null)$)[A-Za-z_][\w.-]*", re.ASCII)
@@ -116,7 +116,7 @@ class ColumnConfig(Frozen):
         return self
 
     def stored_shape(self) -> Shape | None:
-        """Returns the `shape` in the form of a column; None when the files decide it."""
+        """Returns the configured shape as `Column.shape` writes it; None when the files decide it."""
         if self.shape is None:
             return None
         return () if self.shape == "scalar" else (None,) if self.shape == "list" else (self.shape,)
@@ -130,7 +130,7 @@ class Column(Frozen):
     nullable: bool
     role: Role = "feature"
     encoding: Literal["plain", "dictionary"] = "plain"
-    """The type in which records hold the values; for lists and vectors, their elements."""
+    """The encoding in which records hold the values, or the elements of lists and vectors."""
     shape: Shape = ()
     """The shape of a row's value: `()` is one value, `(n,)` n values, `(None,)` any number."""
     separator: str | None = None
@@ -191,9 +191,9 @@ class Column(Frozen):
         return self.model_copy(update=changes) if self.shape else self
 
     @property
-    def exact(self) -> Self:
-        """Returns the column with its numbers as doubles, since what is copied or compared must not be rounded to
-        float32."""
+    def with_doubles(self) -> Self:
+        """A copy of the column whose numbers are doubles, for values that are copied or compared and must not be
+        rounded to float32."""
         return self.model_copy(update={"type": "float64"}) if self.type == "float32" else self
 
     @property
@@ -204,7 +204,7 @@ class Column(Frozen):
 
 
 UNIT_COLUMN = Column(name="unit", type="int64", nullable=True, role="key").model_copy(update={"name": UNIT})
-"""The column in which records hold the unit; it is none of their `columns`, so that nothing learns from it."""
+"""The column in which records hold the unit; it is not among the schema's columns, so that nothing learns from it."""
 
 
 class Schema(Frozen):
@@ -218,7 +218,7 @@ class Schema(Frozen):
     required: tuple[str, ...] = ()
     """The columns that must have a value in every row, by the schema file."""
     split: tuple[Column, ...] = ()
-    """The columns that a split without a key hashes, in the types of the files; none: they were not needed yet."""
+    """The columns that a split without a key hashes, in the types of the files; empty: they were not needed yet."""
     split_by_place: bool = False
     """Whether a split without a key also hashes a row's place in its span, since few of the rows are distinct."""
 
@@ -229,7 +229,7 @@ class Schema(Frozen):
         return name in self._by_name()
 
     def column(self, name: str) -> Column:
-        """Returns the column called `name`; ConfigError that lists the known names."""
+        """Returns the column called `name`; raises ConfigError, which suggests a known name, if there is none."""
         column = self._by_name().get(name)
         if column is None:
             raise no_column(name, self.names())
@@ -257,8 +257,8 @@ def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = No
     """Returns the YAML that configures one or several columns, such as `columns: {fare: ignore}`.
 
     Args:
-        auto: whether the pipeline takes all columns. One named instead of `columns: auto` would be the only one, so `"*":
-            auto` has to stand beside it; None: not known here, and both are given.
+        auto: whether the pipeline takes all columns (`columns: auto`). Then `"*": auto` has to stand beside the named
+            ones, or they would be the only columns. None: not known here, and both ways are given.
     """
     keys = [
         name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)

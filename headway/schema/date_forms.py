@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.schema.calendar_days import DAY, PER_DAY, Integers, Temporal, days_of, parts_of, valid
+from headway.schema.calendar_days import DAY, PER_DAY, Integers, Temporal, dates_exist, days_of, parts_of
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _FULL = (
@@ -54,7 +54,7 @@ def pattern_of(form: str) -> str:
     """Returns a regular expression for a strptime form, with a group for each part.
 
     Raises:
-        ValueError: the form cannot be read so.
+        ValueError: the form has unsupported codes, or they do not make a date.
     """
     pattern, codes, place = "", set[str](), 0
     while place < len(form):
@@ -85,7 +85,7 @@ def pattern_of(form: str) -> str:
 
 
 def dates(texts: pa.Array, form: str | None, *, clock: bool) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """Returns the days of dates, or the microseconds of times, since 1970-01-01, as int64, and which texts are none.
+    """Returns the days of dates, or the microseconds of times, since 1970-01-01 (int64), and which texts are not one.
 
     Args:
         form: a strptime form; None: ISO 8601.
@@ -114,7 +114,7 @@ def dates(texts: pa.Array, form: str | None, *, clock: bool) -> tuple[pa.Array, 
             pc.index_in(pc.utf8_slice_codeunits(pc.utf8_lower(name), 0, 3), value_set=pa.array(_MONTHS)), 0
         ).to_numpy().astype(np.int64) + 1  # fmt: skip
     day = number("d", 1)
-    good = matched & valid(year, month, day)
+    good = matched & dates_exist(year, month, day)
     days = days_of(year, month, day)
     if "V" in names:
         days, exists = _of_week(number("G", 1970), number("V", 1), number("u", 1))
@@ -139,17 +139,17 @@ def dates(texts: pa.Array, form: str | None, *, clock: bool) -> tuple[pa.Array, 
 
 
 def iso_times(texts: pa.Array, unit: Temporal) -> pa.Array:
-    """Parse ISO 8601 texts to int64 in a unit; null where a text is none. A time without a zone is UTC; a date has no
-    time."""
+    """Parse ISO 8601 texts to int64 in a unit; null where a text is not one. A time without a zone is UTC; a date has
+    no time."""
     per_day = PER_DAY["date" if unit == "date" else "timestamp"]
     return in_unit(dates(texts, None, clock=unit != "date")[0], per_day, PER_DAY[unit])[0]
 
 
 def in_unit(values: pa.Array, per_day: int, wanted: int) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """Convert int64 times from one number of units a day to `wanted` a day; returns them, and which int64 cannot hold:
-    they are null.
+    """Convert int64 times from `per_day` units a day to `wanted` units a day. Returns them, and a mask of those that
+    int64 cannot hold, which are null.
 
-    What is finer than the unit goes towards the past, before 1970 too.
+    Fractions of a unit are rounded down, towards the past, before 1970 too.
     """
     missing = values.is_null().to_numpy(zero_copy_only=False)
     numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
@@ -170,7 +170,7 @@ def _of_week(year: Integers, week: Integers, weekday: Integers) -> tuple[Integer
 
 
 def _offsets(zone: pa.Array) -> NDArray[np.int64]:
-    """Returns the offset of a clock from UTC in microseconds."""
+    """Returns the offset from UTC of time zones such as +01:00, in microseconds."""
     digits = pc.utf8_rpad(pc.replace_substring_regex(zone, "[^0-9]", ""), 4, "0").cast(pa.int64()).to_numpy()
     behind = pc.starts_with(zone, "-").to_numpy(zero_copy_only=False)
     return np.asarray((digits // 100 * 60 + digits % 100) * np.where(behind, -60_000_000, 60_000_000), np.int64)

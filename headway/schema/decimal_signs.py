@@ -21,8 +21,8 @@ _GROUPS = r"^\s*[+-]?[0-9]{1,3}(?:\.[0-9]{3})*\s*$"
 
 
 def sign_of(texts: pa.Array) -> DecimalSign | None:
-    """Returns the decimal sign of the numbers in a column; "either" where each reads both ways; None where none has a
-    sign.
+    """Returns the decimal sign of the numbers in a column; "either" if they leave it open or contradict each other;
+    None if none has a sign, or most texts are no numbers.
 
     Args:
         texts: distinct values.
@@ -41,7 +41,7 @@ def sign_of(texts: pa.Array) -> DecimalSign | None:
 
 
 def sign_of_table(columns: Iterable[pa.ChunkedArray]) -> DecimalSign:
-    """Returns the decimal sign that columns of text, and those that were read as numbers, agree on."""
+    """Returns the decimal sign that the columns of text or of doubles agree on; "either" if they show none or both."""
     signs = set[DecimalSign | None]()
     for values in columns:
         if pa.types.is_string(values.type):
@@ -53,8 +53,8 @@ def sign_of_table(columns: Iterable[pa.ChunkedArray]) -> DecimalSign:
 
 
 def in_groups(texts: pa.ChunkedArray) -> bool:
-    """Returns whether all texts are digits in groups of three behind points, such as 1.234: thousands where the comma
-    is the decimal sign."""
+    """Returns whether all texts are digits, some in groups of three behind points, such as 1.234: thousands, if the
+    comma is the decimal sign."""
     if not pa.types.is_string(texts.type):
         return False
     grouped = pc.all(pc.match_substring_regex(texts, _GROUPS)).as_py()

@@ -1,6 +1,6 @@
 """Numbers as people write them: with currencies, units, thousands separators, shortened, or as a duration.
 
-    plain(pa.array(["$1,234.50", "(12)"]), "number")          # "1234.50", "-12": plain numbers, still text
+    plain_numbers(pa.array(["$1,234.50", "(12)"]), "number")  # "1234.50", "-12": plain numbers, still text
     without_units(pa.array(["12 kg", "3.5kg"]), ("kg",))      # "12", "3.5"
     abbreviated(pa.array(["1.2M", "300k"]))                   # "1.2e6", "300e3"
     durations(pa.array(["1:02:03", "2:35 PM", "2h 50m"]))     # "3723", "52500", "10200": seconds
@@ -49,7 +49,7 @@ _SPELLED = (
 
 
 def number_pattern(kind: str) -> str:
-    """Returns a regular expression for texts that the rule makes plain numbers."""
+    """Returns a regular expression for numbers of a kind, "number" or "decimal_comma", with a group for each part."""
     return (
         rf"^(?P<open>\(?)\s*(?P<sign>[-+−]?)\s*(?P<before>{_CURRENCY}?)\s*(?P<inner>[-+−]?)\s*"
         rf"(?P<whole>(?:{_GROUPS[kind]}|[0-9]+)?)(?P<rest>(?:{_FRACTION[kind]}[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*"
@@ -57,7 +57,7 @@ def number_pattern(kind: str) -> str:
     )
 
 
-def plain(texts: pa.Array, kind: str) -> pa.Array:
+def plain_numbers(texts: pa.Array, kind: str) -> pa.Array:
     if not pc.any(may_be_number(texts)).as_py():  # the whole pattern takes milliseconds to compile, for each column
         return texts
     match = pc.extract_regex(texts, number_pattern(kind))
@@ -80,33 +80,33 @@ def plain(texts: pa.Array, kind: str) -> pa.Array:
 
 
 def may_be_number(texts: pa.Array) -> pa.Array:
-    """Returns whether a text has a digit and no word: a currency has at most three letters."""
+    """Returns whether each text has a digit and no word of four letters: a currency has at most three."""
     return pc.and_(pc.match_substring_regex(texts, "[0-9]"), pc.invert(pc.match_substring_regex(texts, "[A-Za-z]{4}")))
 
 
-def truth(texts: pa.Array) -> pa.Array:
+def plain_booleans(texts: pa.Array) -> pa.Array:
     lower = pc.utf8_lower(texts)
     trues = pc.if_else(pc.is_in(lower, value_set=pa.array(_TRUE)), "1", texts)
     return pc.if_else(pc.is_in(lower, value_set=pa.array(_FALSE)), "0", trues)
 
 
 def without_units(texts: pa.Array, units: Sequence[str]) -> pa.Array:
-    """Returns texts without the unit behind the number; upper and lower case are alike."""
+    """Returns the texts without the unit behind the number, in upper or lower case."""
     either = "|".join(re.escape(unit) for unit in sorted(units, key=len, reverse=True))
     return pc.replace_substring_regex(texts, rf"(?i)([0-9.,)])\s*(?:{either})$", r"\1")
 
 
 def abbreviated(texts: pa.Array) -> pa.Array:
-    """Returns shortened numbers with their power of ten, and all others as plain numbers."""
+    """Returns shortened numbers such as 1.2M with an exponent, 1.2e6, and other numbers as plain ones, all as text."""
     match = pc.extract_regex(texts, _SHORTENED)
     if match.null_count == len(match):
-        return plain(texts, "number")
+        return plain_numbers(texts, "number")
     number, word, rest = (pc.struct_field(match, name) for name in ("number", "word", "rest"))
     powers = pa.array([f"e{power}" for power in SHORT.values()])
     power = powers.take(pc.index_in(pc.utf8_lower(word), value_set=pa.array(list(SHORT))))
     rest = pc.replace_substring(rest, ".", "")
     written = pc.binary_join_element_wise(number, power, rest, "")
-    made = plain(pc.coalesce(written, texts), "number")
+    made = plain_numbers(pc.coalesce(written, texts), "number")
     # a number with a power of ten of its own, or none at all, is none with another
     return pc.if_else(
         pc.fill_null(pc.match_substring_regex(made, r"^[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?$"), False), made, texts
@@ -114,7 +114,7 @@ def abbreviated(texts: pa.Array) -> pa.Array:
 
 
 def durations(texts: pa.Array) -> pa.Array:
-    """Convert durations and times of the day to seconds; the first of two parts is hours."""
+    """Convert durations and times of the day to seconds, as text; in 1:30 the first part is hours."""
     seconds, fits = _seconds(texts, _CLOCK)
     fits &= pc.fill_null(pc.match_substring_regex(texts, "(?i):|m"), False).to_numpy(zero_copy_only=False)
     spelled, also = _seconds(texts, _SPELLED)
@@ -124,7 +124,7 @@ def durations(texts: pa.Array) -> pa.Array:
 
 
 def _seconds(texts: pa.Array, pattern: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Returns seconds, and where the pattern fits."""
+    """Returns the seconds of each text, and whether the pattern fits it."""
     match = pc.extract_regex(texts, pattern)
     parts = {
         match.type.field(i).name: pc.fill_null(pc.struct_field(match, i), "") for i in range(match.type.num_fields)

@@ -39,7 +39,7 @@ from pydantic import (
 from headway.config import Frozen, OneOrMore
 from headway.schema.calendar_days import Temporal
 from headway.schema.date_forms import dates, pattern_of
-from headway.schema.number_texts import abbreviated, durations, plain, truth, without_units
+from headway.schema.number_texts import abbreviated, durations, plain_booleans, plain_numbers, without_units
 
 Kind = Literal[
     "number",
@@ -148,7 +148,7 @@ def _kind_of(form: str) -> Kind:
 
 
 def without_markers(texts: pa.Array, markers: tuple[str, ...]) -> pa.Array:
-    """Trim texts, and make the markers of missing values null."""
+    """Trim texts, and make those null that are markers of missing values, in upper or lower case."""
     trimmed = pc.utf8_trim_whitespace(texts)
     if not markers:
         return trimmed
@@ -157,8 +157,8 @@ def without_markers(texts: pa.Array, markers: tuple[str, ...]) -> pa.Array:
 
 
 def parsed(texts: pa.Array, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_] | None]:
-    """Parse distinct texts: int64 for dates, with a mask of those that do not fit; for numbers their plain digits as
-    text (a text that does not fit stays as it is, and is judged when it is read as a number)."""
+    """Parse texts. For dates and times: int64, and a mask of the texts that do not fit. For numbers: plain numbers as
+    text, and None; a text that does not fit stays as it is, and is judged when it is read as a number."""
     texts = without_markers(texts, rule.null)
     if rule.is_epoch:
         return _epochs(texts)
@@ -166,14 +166,14 @@ def parsed(texts: pa.Array, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_] | 
         return dates(texts, rule.format, clock=rule.as_ == "timestamp")
     if rule.as_ in _NUMBERS:
         return _NUMBERS[rule.as_](texts), None
-    return plain(without_units(texts, rule.unit) if rule.unit else texts, rule.as_), None
+    return plain_numbers(without_units(texts, rule.unit) if rule.unit else texts, rule.as_), None
 
 
-_NUMBERS = {"boolean": truth, "abbreviated": abbreviated, "duration": durations}
+_NUMBERS = {"boolean": plain_booleans, "abbreviated": abbreviated, "duration": durations}
 
 
 def _epochs(texts: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """Convert texts of epoch times to int64, with a fraction cut off; returns also which texts are none."""
+    """Convert texts of epoch times to int64, rounded down; returns also which texts are not such times."""
     texts = pc.if_else(pc.match_substring_regex(texts, _NAN), pa.scalar(None, pa.string()), texts)
     match = pc.extract_regex(texts, _EPOCH_DIGITS)
     text, rest = pc.struct_field(match, "whole"), pc.struct_field(match, "rest")

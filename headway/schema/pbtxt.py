@@ -3,8 +3,8 @@
 path.write_text(to_text(schema))
 schema = from_text(path.read_text(), where=str(path))
 
-The columns that decide the split are tags of it: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`; and
-`headway.split_by_place`, where a row's place in its span decides too.
+The columns that decide the split are tags of the file: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`; also
+`headway.split_by_place`, if a row's place in its span decides too.
 """
 
 import json
@@ -32,21 +32,21 @@ _PLACE_COMMENT = (
 
 
 def split_column(name: str, kind: StoredType, *, listed: bool) -> Column:
-    """Returns a column in the form that the split hashes."""
+    """Returns a nullable column of this name and type, as the split hashes it; text is dictionary encoded."""
     encoding: Literal["plain", "dictionary"] = "dictionary" if kind == "bytes" else "plain"
     return Column(name=name, type=kind, nullable=True, encoding=encoding, shape=(None,) if listed else ())
 
 
 def to_tags(columns: Sequence[Column]) -> list[str]:
-    """Returns the columns as tags of a schema file: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`."""
+    """Returns split columns as tags of a schema file: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`."""
     return [f"{_SPLIT_TAG}{_KINDS[column.type]}{'[]' if column.shape else ''} {column.name}" for column in columns]
 
 
 def from_tags(tags: Sequence[str], *, where: str) -> tuple[Column, ...]:
-    """Returns the columns of a schema file's tags; none when there are no such tags.
+    """Returns the columns that the split tags of a schema file name; an empty tuple if it has no split tags.
 
     Raises:
-        ConfigError: a tag that says no type and name.
+        ConfigError: a split tag lacks a type or a name, or names a column again.
     """
     columns: dict[str, Column] = {}
     for tag in tags:
@@ -112,7 +112,7 @@ def _tag_split(message: Any, columns: Sequence[Column], *, by_place: bool) -> No
 
 
 def with_split(text: str, columns: Sequence[Column], *, by_place: bool = False) -> str:
-    """Add the columns that a split without a key hashes to a schema file's text; all else stays as it is written."""
+    """Add the columns that the split hashes to a schema file's text; it is reformatted only if it has an annotation."""
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 

@@ -21,7 +21,7 @@ _FITS = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def tensor_name(column: str) -> str:
-    """Replace the characters that TensorFlow refuses: a letter, then letters, digits and underscores."""
+    """Returns a column's name in TensorFlow: a letter, then letters, digits and underscores."""
     if _FITS.fullmatch(column) and not keyword.iskeyword(column) and column not in RESERVED:
         return column
     plain = unicodedata.normalize("NFKD", column).encode("ascii", "ignore").decode()

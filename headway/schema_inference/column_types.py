@@ -1,7 +1,7 @@
 """Infers a schema from samples of a window's spans: types from bounded samples, domains and presence from complete statistics.
 
     schema, notes = infer(open_source(config).prefix(files, PREFIX_ROWS), configs, only=False, needed=frozenset())
-    schema = complete(schema, [train_statistics, eval_statistics])
+    schema = with_statistics(schema, [train_statistics, eval_statistics])
 
 What a sample shows is not a promise: a column without nulls there may hold nulls later, so every column may be null in
 storage unless the pipeline says otherwise. Domains and presence come from every row of the first window.
@@ -30,7 +30,7 @@ from headway.schema.parse_rules import Kind, Parse
 from headway.schema_inference.identifiers import meaning_of, named_as_identifier, words_of
 from headway.schema_inference.text_patterns import Recognized, recognized
 from headway.sources.sample import ONE_IN, Sample
-from headway.sources.type_inference import loss_of
+from headway.sources.type_inference import float32_loss
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.coerce import converted
@@ -67,7 +67,7 @@ def infer(
 
     Raises:
         ConfigError: a column that does not exist, or whose type Headway cannot store.
-        DataError: a column that is one thing in one file and another in the next.
+        DataError: a column whose type differs between the files.
     """
     names = list(sample.table.column_names)
     for name in [*configs, *sorted(needed)]:
@@ -111,7 +111,7 @@ def infer(
 
 
 def _refuse_conflict(sample: Sample, name: str, *, where: str, needed: frozenset[str], auto: bool) -> None:
-    """Raises a DataError for a column that is one thing in one file and another in the next."""
+    """Raises a DataError for a column whose type differs between files, or that cannot be read."""
     if (clash := sample.conflicts.get(name)) is None:
         return
     both = [other for other in sample.table.column_names if sample.conflicts.get(other) == clash]
@@ -138,7 +138,7 @@ class _ColumnSample:
     key: bool
     """Whether its values are compared with one another."""
     auto: bool
-    """Whether `columns:` has a line for all others."""
+    """Whether the pipeline takes all other columns too."""
     notes: list[Note] = field(default_factory=list)
 
     @property
@@ -176,7 +176,7 @@ class _ColumnSample:
         return None
 
     def inferred(self, decimal: DecimalSign | None) -> Column:
-        """Returns the column; `notes` has what to say of it."""
+        """Returns the column with its inferred type, and adds notes on it to `notes`."""
         config, values = self.config, self.values
         read = self._as_told() or self._guessed(decimal)
         kind, parse, counted_as = read.type or self.type, read.parse, values
@@ -210,7 +210,7 @@ class _ColumnSample:
         )
 
     def _say(self, text: str, config: str | None = None, *, doubt: bool = False) -> None:
-        """Notes something of the column, with the line of YAML that changes it."""
+        """Adds a note on the column, with the line of YAML that changes what it says."""
         line = f" ({column_yaml(self.name, config, auto=self.auto)})" if config else ""
         self.notes.append(Note(column=self.name, text=text + line, doubt=doubt))
 
@@ -258,13 +258,13 @@ class _ColumnSample:
         return not self.shape and not keeps_text and (is_text(element) or pa.types.is_string_view(element))
 
     def _in_full(self, parse: Parse | None) -> tuple[StoredType, Parse | None, pa.ChunkedArray]:
-        """Returns the type, rule and values of a column of real numbers, where float32 would make distinct ones equal.
+        """Returns the type, rule and values with which a column of real numbers is stored.
 
-        Doubles and decimals that are integers become such. Otherwise a key is kept as text, and a feature is float32, with a
-        note.
+        It is float32 where that keeps distinct values apart. Else doubles and decimals that are mostly integers become
+        int64, keys stay text, and a feature is float32 all the same, each with a note.
         """
         name, values = self.name, self.values
-        loss = loss_of(values, Column(name=name, type="float32", nullable=True, parse=parse))
+        loss = float32_loss(values, Column(name=name, type="float32", nullable=True, parse=parse))
         if loss is None:
             return "float32", parse, values
         # a label of numbers stays one, and of text the spelling counts
@@ -283,7 +283,7 @@ class _ColumnSample:
         return "float32", parse, values
 
     def _say_what_is_lost(self, kind: StoredType) -> None:
-        """Notes what the source made of values that are not like the others."""
+        """Adds notes on values that are not like the others: they will be rejected, or count as missing."""
         if (misfits := self.sample.misfits.get(self.name)) and not self.config.type:
             text = f"read as numbers: {misfits}; such rows will be rejected, say 'type: string' to keep them"
             self._say(text, "{type: string}")
@@ -303,7 +303,7 @@ class _ColumnSample:
         return (length,)
 
 
-def complete(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
+def with_statistics(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
     """Adds to `schema` the domains of string columns with few values, and the columns that are always present."""
     domains: dict[str, tuple[str, ...]] = {}
     required: list[str] = []
@@ -319,7 +319,7 @@ def complete(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
 
 
 def _too_large(values: pa.ChunkedArray) -> str | None:
-    """Returns a note when int64 cannot hold most unsigned integers of a column, such as hashes of 64 bits; else None."""
+    """Returns a clause if int64 cannot hold over one value in a hundred, as in a column of 64-bit hashes; else None."""
     if not pa.types.is_uint64(values.type) or not len(values):
         return None
     large = pc.sum(pc.greater_equal(values, pa.scalar(1 << 63, pa.uint64()))).as_py() or 0
@@ -328,7 +328,7 @@ def _too_large(values: pa.ChunkedArray) -> str | None:
 
 
 def _one_length(values: pa.ChunkedArray) -> int | None:
-    """Returns the common length of all lists of a sample; None where they differ, or are too few to tell."""
+    """Returns the common length of all lists of a sample; None if they differ, are too few to tell, or hold nulls."""
     if not is_list(values.type) or pa.types.is_fixed_size_list(values.type):
         return None
     lengths = pc.unique(pc.list_value_length(values).drop_null())
@@ -340,7 +340,7 @@ def _one_length(values: pa.ChunkedArray) -> int | None:
 
 
 def _date_digits(values: pa.ChunkedArray) -> bool:
-    """Returns whether most numbers of a text format may be dates, such as 20130131, or months, such as 201301."""
+    """Returns whether the median of numbers may be a date, such as 20130131, or a month, such as 201301."""
     if not pa.types.is_integer(values.type) or values.null_count == len(values):
         return False
     middle = pc.approximate_median(values).as_py()
@@ -348,7 +348,7 @@ def _date_digits(values: pa.ChunkedArray) -> bool:
 
 
 def _temporal(values: pa.ChunkedArray) -> Temporal | None:
-    """Returns what dates and times are; date64 counts milliseconds, and is a time where one of them is not a day's first."""
+    """Returns the unit that dates and times are stored in; else None. date64 with a time of day is a timestamp."""
     kind = value_type(values.type)
     if pa.types.is_date64(kind):
         times = decoded(values)
@@ -357,7 +357,7 @@ def _temporal(values: pa.ChunkedArray) -> Temporal | None:
 
 
 def _long(values: pa.ChunkedArray) -> bool:
-    """Returns whether the values are texts or images rather than words: a dictionary of them would save nothing."""
+    """Returns whether the values are long texts or images, not words, so that a dictionary would save nothing."""
     return len(values) > 0 and not pa.types.is_dictionary(values.type) and values.nbytes > LONG_BYTES * len(values)
 
 
@@ -376,7 +376,7 @@ def stored_type(kind: pa.DataType) -> StoredType | None:
 
 
 def _domain(of_splits: Sequence[ColumnStatistics]) -> tuple[str, ...]:
-    """Returns the distinct values, sorted, when they are few, are text, and repeat."""
+    """Returns the distinct values, sorted, if they are few, are text, and repeat; else none."""
     values: set[bytes] = set()
     for statistics in of_splits:
         if not statistics.complete or statistics.distinct > DOMAIN_VALUES:
@@ -391,7 +391,7 @@ def _domain(of_splits: Sequence[ColumnStatistics]) -> tuple[str, ...]:
 
 
 _FROM, _TO = 631_152_000, 2_208_988_800
-"""Seconds from 1990 to 2040: in milliseconds and smaller units no such number is another's."""
+"""1990 and 2040 in seconds since 1970. The same years in milliseconds and smaller units are other ranges of numbers."""
 _PER_SECOND: dict[Kind, int] = {
     "epoch_seconds": 1,
     "epoch_milliseconds": 1000,

@@ -23,15 +23,15 @@ from headway.tabular.list_arrays import decoded, is_text, value_type
 FEW_ROWS = 20
 """A sample of fewer rows decides nothing: everything is unique in it."""
 MOSTLY = 0.5
-"""A column with more distinct values than this share of its rows is learned by none of them."""
+"""If a column has more distinct values than this share of its rows, nothing is learned about single values."""
 MANY_WORDS = 1000
-"""Texts with no more distinct values than this are words, unless their name or all of them say otherwise."""
+"""Texts with at most so many distinct values are words, unless the column's name is an identifier's or none repeats."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-"""A word by the kinds of its characters: A capital, a letter, 0 digit, _ anything else."""
+"""A word in a text of character kinds: A for a capital, a for another letter, 0 for a digit, _ for anything else."""
 _KINDS = {"Lu": "A", "Lt": "A", "L": "a", "M": "a", "Nd": "0"}
 _UNIQUE = frozenset({"id", "ids", "uuid", "guid", "rowid", "rownum", "rownames", "serial", "hash", "key"})
 _ALONE = frozenset({"index", "idx"})
-"""Names of rows when nothing else is in the name: a price index is a quantity."""
+"""Words that name rows only if the column's name has no other word: a price index is a quantity."""
 _CODES = frozenset(
     {"code", "zip", "zipcode", "postcode", "postal", "fips", "sku", "isbn", "ean", "upc", "ssn", "phone"}
 )
@@ -47,13 +47,13 @@ _FRAME_INDEX = re.compile(r"Unnamed: \d+(\.\d+)*|__index_level_\d+__")
 TIMES = frozenset(
     {"year", "yr", "month", "day", "week", "date", "time", "hour", "minute", "second", "quarter", "period", "age", "t"}
 )
-"""Words in names of quantities that count up and number no row."""
+"""Words in the names of columns that count up without numbering rows."""
 
 
 def words_of(name: str) -> list[str]:
     """Returns the words of a column's name in lower case, in any script: user_id, UserID and userId have user and id.
 
-    None where the name has neither letters nor digits, such as `%`.
+    The list is empty if the name has neither letters nor digits, such as `%`.
     """
     categories = [unicodedata.category(character) for character in name]
     kinds = "".join(_KINDS.get(category) or _KINDS.get(category[0], "_") for category in categories)

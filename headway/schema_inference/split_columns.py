@@ -1,7 +1,7 @@
 """Chooses the columns that decide a row's split when there is no key; frozen, so that eval rows stay eval rows.
 
     columns, identifiers = row_columns(sample, frozenset({"affairs"}))
-    chosen(columns, LabelConfig(...).columns())          # less what the label is made of by now
+    without_label(columns, LabelConfig(...).columns())   # without the label's present columns
 
 They are the raw columns of the first span, as the files have them: what the pipeline picks, ignores or calls another type
 changes nothing, nor does a column that the source gains later. The label's columns are not among them, since equal rows of
@@ -24,23 +24,23 @@ from headway.sources.sample import Sample
 from headway.tabular.list_arrays import decoded, is_list, is_text, value_type
 
 _DISTINCT = 10
-"""Rows for each distinct one, beyond which equal rows need not stay together."""
+"""If there are more than so many rows per distinct row, equal rows need not stay together."""
 _COPIED = 1.01
-"""Distinct rows with their labels over those without, up to which equal rows are copies: combinations have several labels."""
+"""If the label makes at most so many times as many rows distinct, equal rows are copies, with equal labels."""
 _LEAST_THINGS, _NEARLY = 50, 0.9
-"""So many distinct rows may be things with several rows each; and the part of them that is nearly all."""
+"""The fewest distinct rows that may be things with several rows each; the share that is nearly all of them."""
 _FIRST, _LONG = 1000, 64
-"""Identifiers are shorter than this; what is longer is a text, an image."""
+"""The number of texts in which a decimal sign is searched; and the most bytes of an identifier, not a text or image."""
 
 
 def row_columns(
     sample: Sample, label: Collection[str], whole: Sample | None = None
 ) -> tuple[tuple[Column, ...], list[str]]:
-    """Returns (the columns to hash, the identifiers left out) from the first rows of the first span.
+    """Returns the columns that the split hashes, and the identifiers left out (none if all columns are such).
 
     Args:
-        whole: a sample of all spans, which says the types: a column whose later spans hold real numbers is not hashed as
-            integers, which would reject them.
+        whole: a sample of all spans, which decides the types: a column with real numbers in later spans must not be
+            hashed as integers, or their rows would be rejected.
     """
     whole = whole or sample
     columns: list[Column] = []
@@ -61,15 +61,15 @@ def row_columns(
 
 
 def few_distinct(sample: Sample, columns: Sequence[Column], label: Collection[str]) -> bool:
-    """Returns whether fewer than a tenth of the sampled rows are distinct in these columns, as of a few categories.
+    """Returns whether fewer than a tenth of the sampled rows are distinct in these columns, as with a few categories.
 
     Equal rows are then no leak, and a split that kept them together would divide a few combinations, not rows.
 
-    Rows of a patient, of whom the columns hold nothing that changes, are equal too, and stay together: one column tells all of
-    them apart, or any column may go and they are as many. So do copies: rows whose label is the same wherever they are equal.
+    False for equal rows of things such as patients, which must stay together: one column alone tells nearly all
+    distinct rows apart, or they stay so whichever one is left out. False also for copies, equal rows of equal labels.
 
     Args:
-        columns: those that are hashed.
+        columns: the columns that are hashed.
         label: the columns that the label is made of.
     """
     rows = sample.table.num_rows
@@ -128,11 +128,11 @@ def _is_time(texts: pa.ChunkedArray) -> bool:
     return True
 
 
-def chosen(columns: Sequence[Column], label: Collection[str]) -> tuple[Column, ...]:
+def without_label(columns: Sequence[Column], label: Collection[str]) -> tuple[Column, ...]:
     """Returns the frozen columns without those of the label.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: none is left.
     """
     features = tuple(column for column in columns if column.name not in label)
     if not features:

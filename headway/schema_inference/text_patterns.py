@@ -22,26 +22,26 @@ from headway.schema.decimal_signs import DecimalSign, sign_of
 from headway.schema.number_texts import SHORT
 from headway.schema.parse_rules import MARKERS, Kind, Parse, parsed
 from headway.sources.sample import ONE_IN
-from headway.sources.type_inference import loss_of
+from headway.sources.type_inference import float32_loss
 from headway.tabular.coerce import converted
 from headway.tabular.list_arrays import decoded
 
 LONGEST = 64
 """Text with longer values than this on average is neither a number nor a date."""
 _FIRST = 20
-"""So many different values decide what few cannot: digits that are all days of the calendar."""
+"""The fewest distinct values that decide by themselves: digits that are all days of the calendar are dates."""
 _LEAST_NAMED = 3
-"""So many days decide where the column's name says that it holds dates."""
+"""The fewest distinct values where the column's name says that it holds dates."""
 _MOSTLY = 0.9
-"""The share of the rows that begin as numbers do, for their patterns, which take milliseconds to compile, to be tried."""
+"""The patterns of numbers, which take milliseconds to compile, are tried only if so many rows begin as numbers do."""
 _LEAST_NUMBERS = 3
-"""Of fewer different numbers with a unit (36 months, 60 months) a category says as much, and keeps its words."""
+"""Fewer distinct numbers with a unit (36 months, 60 months) are as good as a category, which keeps its words."""
 _PARTLY = 5
-"""A form of dates that reads one value in so many is worth a word where it does not read all."""
+"""A form of dates that reads one value in so many is worth a note if it does not read all."""
 _NUMBER = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _MAY_BE_NUMBER = r"^[-+−(]?\s?\p{L}{0,3}[.]?\p{Sc}?\s?[-+−]?[.]?[0-9]"
 _FULL_GROUPS = r"^[0-9]{3}(?:\s[0-9]{3}){2,}$"
-"""Numbers of companies and the like, such as 732 829 320: of a quantity some value has a shorter first group."""
+"""A pattern for numbers of companies, such as 732 829 320: among quantities some value has a shorter first group."""
 _CURRENCY_OR_SHARE, _NO_UNIT = r"\p{Sc}|%|[A-Za-z]", r"[^\p{Sc}%A-Za-zł]"
 _NOTHING = r"^[+-]?0*[.]?0*$"
 _WITH_UNIT = (
@@ -49,7 +49,7 @@ _WITH_UNIT = (
     r"(?P<unit>[^\s0-9.,()%:;/–-][^0-9,;:()]{0,11}[23]?)$"
 )
 _HAS_PARTS = r"(?i)[0-9]:[0-9]|[0-9]\s*[a-z]+,?\s*[0-9]+\s*[a-z]|^[0-9:]+\s*[ap]\.?m\.?$"
-"""Of a duration or a time of the day: 1:02, 2h 50m, 9 am."""
+"""A pattern for durations and times of the day: 1:02, 2h 50m, 9 am."""
 _DATE_DIGITS = (
     (r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])$", "%Y%m%d"),
     (r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])$", "%Y%m"),
@@ -83,15 +83,15 @@ class _Texts:
 
     texts: pa.Array
     counts: pa.Array
-    """The rows of each text."""
+    """The number of rows of each text."""
     rows: int
     null: tuple[str, ...]
     """The texts that mean a missing value."""
     missing: str | None
-    """A clause on them."""
+    """A clause for notes on these texts; None: there are none."""
 
     def rows_of(self, which: pa.Array) -> int:
-        """Returns the rows of the texts that a mask chooses."""
+        """Returns the number of rows of the texts that a mask selects."""
         return int(pc.sum(self.counts.filter(which)).as_py() or 0)
 
     def all(self, pattern: str) -> bool:
@@ -105,7 +105,7 @@ class _Texts:
         return Parse.model_validate({"as": kind, "null": self.null, **fields})
 
     def odd(self, which: pa.Array, what: str) -> str:
-        """Returns a clause on texts that are not what the others are."""
+        """Returns a clause which says that the texts of a mask are `what`, with their number and an example."""
         bad = self.rows_of(which)
         example = self.texts.filter(which)[0].as_py()[:60]
         return f"{bad:,} of {self.rows:,} sampled values {'is' if bad == 1 else 'are'} {what}, such as {example!r}"
@@ -126,11 +126,11 @@ def recognized(
         plain: whether the format writes numbers as text, so that plain digits are numbers; elsewhere text that is all
             digits was meant to be text, unless a marker of what is missing stands among it.
         dates: whether dates may be read as such; a column that an expression compares with text may not.
-        digits: whether digits may be a date (20130131) or a month (201301); what the pipeline says of a column is of the
-            number.
+        digits: whether digits may be a date (20130131) or a month (201301); not if the pipeline configures the column,
+            as it then means the number.
         named: whether the column's name says that it holds dates, so that few different digits are enough.
-        decimal: the decimal sign of the other numbers of the file, for texts that read both ways, such as 1,234; "either" where
-            none shows it and the comma is likelier: it is read as one, and in doubt; None: it is read as thousands, in doubt.
+        decimal: the decimal sign of the other numbers of the file, for texts that read both ways, such as 1,234. If
+            none shows it, such texts are in doubt: "either" reads a decimal comma, None reads thousands.
     """
     given = _texts(values)
     if given is None:
@@ -152,7 +152,7 @@ def recognized(
 
 
 def _texts(values: pa.ChunkedArray | pa.Array) -> _Texts | None:
-    """Returns the texts; None where there are none, or they are long."""
+    """Returns the texts; None if all are missing values, or they are long or not UTF-8."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     try:
@@ -177,7 +177,7 @@ def _texts(values: pa.ChunkedArray | pa.Array) -> _Texts | None:
 
 
 def _leading_zeros(given: _Texts) -> Recognized | None:
-    """Keeps digits that begin with 0 as text: they are codes, such as postal ones, and a number would lose the zero."""
+    """Returns text for digits that begin with 0, such as postal codes: a number would lose the zero. Else None."""
     zeros = pc.match_substring_regex(given.texts, r"^0[0-9]+$")
     count = given.rows_of(zeros)
     if not count or not given.all(r"^[0-9]+$"):
@@ -191,8 +191,8 @@ def _leading_zeros(given: _Texts) -> Recognized | None:
 
 
 def _codes(given: _Texts) -> Recognized | None:
-    """Keeps as text what a number would change: article numbers such as 12E3, and digits that int64 does not hold and float32
-    makes equal."""
+    """Returns text for values that a number would change: article numbers such as 12E3, and digits that int64 does not
+    hold and float32 makes equal. None if they are rare."""
     if given.any(r"[.]|[eE][+-]"):
         return None  # real numbers
     powers = pc.match_substring_regex(given.texts, r"^[0-9]+[eE][0-9]+$")
@@ -201,7 +201,7 @@ def _codes(given: _Texts) -> Recognized | None:
     for found, why in ((powers, "are written as"), (large, "do not fit int64, such as")):
         count = given.rows_of(found)
         reals = Column(name="value", type="float32", nullable=True)
-        if count * ONE_IN > given.rows and (found is powers or loss_of(given.texts, reals) is not None):
+        if count * ONE_IN > given.rows and (found is powers or float32_loss(given.texts, reals) is not None):
             example = given.texts.filter(found)[0].as_py()
             text = f"read as text: {count:,} of {given.rows:,} sampled values {why} {example!r}"
             return Recognized(note=f"{text}; say 'type: float' to read numbers")
@@ -209,8 +209,8 @@ def _codes(given: _Texts) -> Recognized | None:
 
 
 def _digit_dates(given: _Texts, least: int) -> Recognized | None:
-    """Returns how digits that are dates, such as 20130131, or months, such as 201301, are read; None: they are numbers. So many
-    different ones are days or months of the calendar only if meant so."""
+    """Returns how digits that are dates, such as 20130131, or months, such as 201301, are read; None: they are numbers.
+    At least `least` distinct ones are needed, so that it is not by chance that all are in the calendar."""
     if len(given.texts) < least:
         return None
     for pattern, form in _DATE_DIGITS:
@@ -224,7 +224,7 @@ def _digit_dates(given: _Texts, least: int) -> Recognized | None:
 
 
 def _numbers(given: _Texts, decimal: DecimalSign | None, *, plain: bool) -> Recognized | None:
-    """Returns how numbers are read: plain ones, with thousands, currencies and shares; of others the rule to set is said."""
+    """Returns how numbers are read: plain or with thousands, currencies or %; for others, a note on the rule to set."""
     order, unknown = _decimal_signs(given.texts, decimal, plain=plain)
     points_are_thousands = order[0] == "decimal_comma" and given.any("[.]")
     if (plain or any(given.null)) and not points_are_thousands:
@@ -261,13 +261,13 @@ def _decimal_signs(texts: pa.Array, decimal: DecimalSign | None, *, plain: bool)
 
 
 def _changed(texts: pa.Array, numbers: pa.Array) -> pa.Array:
-    """Returns which texts a rule makes another text of, which is a number."""
+    """Returns which texts a rule changed, and made numbers."""
     return pc.and_(pc.not_equal(texts, numbers), pc.match_substring_regex(numbers, _NUMBER))
 
 
 def _type(given: _Texts, numbers: pa.Array) -> StoredType | None:
-    """Returns the type of nearly all values; None where too many are no numbers. Money and shares are real numbers, whatever
-    the sample shows."""
+    """Returns the type of nearly all values; None where too many are no numbers. Money and percentages are float32,
+    even if all are whole."""
     written = pc.and_(_changed(given.texts, numbers), pc.match_substring_regex(given.texts, _CURRENCY_OR_SHARE))
     kinds: tuple[StoredType, ...] = ("int64", "float32")
     for kind in kinds[bool(pc.any(written).as_py()) :]:
@@ -305,7 +305,7 @@ def _other_sign(texts: pa.Array, rule: Parse) -> str:
 
 
 def _other_unit(given: _Texts, numbers: pa.Array) -> tuple[str, str] | None:
-    """Returns two values of different currencies, or a share beside a number without a sign (44% and 0.53); else None."""
+    """Returns two values of different currencies, or one with % and one without any sign (44% and 0.53); else None."""
     read = pc.match_substring_regex(numbers, _NUMBER)
     texts, numbers = given.texts.filter(read), numbers.filter(read)
     written = pc.and_(pc.not_equal(numbers, texts), pc.match_substring_regex(texts, _CURRENCY_OR_SHARE))
@@ -349,7 +349,7 @@ def _measures(given: _Texts, order: tuple[Kind, ...]) -> Recognized | None:
 
 
 def _dates(given: _Texts, *, wanted: bool) -> Recognized | None:
-    """Returns how dates are read: all by the one form that reads most."""
+    """Returns how dates are read: all by the one form that reads most. None: they are no dates."""
     first = given.texts.slice(0, _FIRST).to_pylist()
     dated = [text for text in first if len(re.findall("[0-9]", text)) >= 3 and not text.isdigit()]
     if 2 * len(dated) < len(first) or not dated:
@@ -376,7 +376,7 @@ def _dates(given: _Texts, *, wanted: bool) -> Recognized | None:
 
 
 def _as_dates(given: _Texts, rule: Parse, unread: pa.Array, keep: str) -> Recognized:
-    """Returns a column of dates or times, and a note with one of them."""
+    """Returns how a column of dates or times is read by a rule, with a note that shows one of them."""
     text = given.texts.filter(pc.invert(unread))[0].as_py()
     number = f"{parsed(pa.array([text]), rule)[0][0].as_py():,} {'days' if rule.temporal == 'date' else 'microseconds'}"
     what = "dates" if rule.temporal == "date" else "times (UTC)"
@@ -388,7 +388,7 @@ def _as_dates(given: _Texts, rule: Parse, unread: pa.Array, keep: str) -> Recogn
 
 
 def _rules_for(text: str) -> list[Parse]:
-    """Returns the rules that a text may be a date by: to compile all of them takes longer than to read the file."""
+    """Returns the rules that may read a text as a date: to compile all rules takes longer than to read the file."""
     iso = [Parse.model_validate("date"), Parse.model_validate("timestamp")] if re.match(ISO_DATE, text) else []
     begun = (form for form in (*_DATES, *_PERIODS) if re.match(pattern_of(form).removesuffix("$"), text))
     return [*iso, *(rule for form in begun for rule in _with_times(form))]
@@ -396,7 +396,7 @@ def _rules_for(text: str) -> list[Parse]:
 
 @functools.cache
 def _with_times(date: str) -> list[Parse]:
-    """Returns a form of dates, without and with each form of times."""
+    """Returns the rules for a form of dates, without and with each form of times; a period has no times."""
     return [Parse.model_validate(form) for form in ([date] if date in _PERIODS else [date + time for time in _TIMES])]
 
 
@@ -423,7 +423,7 @@ def _day_or_month(rules: list[Parse]) -> tuple[str, str] | None:
 
 
 def _nearly_numbers(given: _Texts) -> Recognized:
-    """Returns text, with a note where most of it is numbers, with too many others to reject their rows unasked."""
+    """Returns text, with a note where at least half of it is numbers: too many others to reject their rows unasked."""
     numbers = parsed(given.texts, given.rule("number"))[0]
     unfit = pc.invert(pc.match_substring_regex(numbers, _NUMBER))
     if 2 * given.rows_of(unfit) > given.rows or not given.rows_of(unfit):

@@ -1,4 +1,4 @@
-"""The interface of a format: cuts a span's files into ranges, reads them as Arrow batches, samples the first rows.
+"""The interface of a format's reader: cuts a span's files into ranges, reads these as Arrow batches, samples rows.
 
     for piece in source.ranges(files):
         for chunk in source.read(piece, ["carrier", "arr_delay"], types={}):
@@ -7,10 +7,10 @@
     leaves(schema)                          # {"id": ("id",), "a.b": ("a", "b")}: a struct `a` with a field `b`
     pick(batch, {"a.b": ("a", "b")}, ["a.b"])
 
-    another(head, "parquet")                # ("JSON lines", "say 'format: jsonl'"), or None: it may be Parquet
-    raise not_a(path, "parquet")            # DataError: is JSON lines, not a Parquet file
+    other_format(head, "parquet")           # ("JSON lines", "say 'format: jsonl'"), or None: it may be Parquet
+    raise wrong_format_error(path, "parquet")         # DataError: is JSON lines, not a Parquet file
 
-A range is a part of one file, and ranges depend on the files and the config alone, never on who reads them.
+A range is a part of one file or a run of small files. Ranges depend on the files and the config alone.
 """
 
 from __future__ import annotations
@@ -34,32 +34,31 @@ from headway.messages import some
 from headway.records.tfrecord import masked
 from headway.schema.columns import column_yaml, suggest
 from headway.sources.config import FORMATS, Format, SourceConfig
-from headway.sources.sample import Sample, Way, without_values
+from headway.sources.sample import FieldPath, Sample, without_values
 from headway.storage import filesystem as storage
 from headway.storage.filesystem import checksum, reason_of, size_and_time, unreadable
 from headway.tabular.list_arrays import decoded, flatten, is_list, plain, value_type
 
 BATCH_ROWS = 131_072
 BATCH_BYTES = 36 << 20
-"""The bytes that a batch of wide rows takes, about."""
+"""The approximate number of bytes of a batch of wide rows."""
 RANGE_CELLS = 64 << 20
-"""The most cells of a range: a table of hundreds of columns has several ranges, however few its rows."""
+"""The most cells (rows times columns) of a range, so that a table of hundreds of columns is cut into several ranges."""
 _RANGES = 8
 _SPANS, _LEAST_SAMPLE = 24, 1000
 
 
 class InputFile(Frozen):
-    """One raw file, identified by its size and checksum, never by its time."""
+    """One raw file. Two are equal if path, size and checksum are, whenever they were changed."""
 
     path: str
     bytes: int
     crc32c: str
     """The file's checksum, as eight hex digits."""
     changed: float | None = None
-    """The time of the file's last change before its checksum was taken, in seconds since 1970; None: it is not
-    known."""
+    """The time of the file's last change before its checksum was taken, in seconds since 1970; None if unknown."""
     quoted_newlines: bool = False
-    """Whether a CSV file has a newline inside quotes, so that it cannot be cut."""
+    """Whether a CSV file has a newline inside quotes, or any escape character, so that it cannot be cut at newlines."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, InputFile) and self.as_key() == other.as_key()
@@ -68,7 +67,7 @@ class InputFile(Frozen):
         return hash((self.path, self.bytes, self.crc32c))
 
     def as_key(self) -> dict[str, Any]:
-        """Returns what a fingerprint has of the file: all but its time."""
+        """Returns the fields that a fingerprint hashes: all but the time of the last change."""
         return self.model_dump(exclude={"changed"})
 
 
@@ -77,20 +76,20 @@ class Range:
     """A part of one file: row groups of a Parquet file, bytes [start, end) of a CSV file; or a run of small files."""
 
     index: int
-    """The place of the range in the span; shards are named after it."""
+    """The number of the range in the span, from 0; shards are named after it."""
     path: str
     file: int
-    """The file's place in the span; of a run of files, the first one's."""
+    """The index of the file in the span's list of files; for a run of files, the index of the first one."""
     start: int
     end: int
     facts: Mapping[str, Any] = field(default_factory=dict)
     row_per_file: bool = False
-    """Whether row i of the range is the whole file at place `file` + i in the span."""
+    """Whether each row is one whole file: row i of the range is file `file` + i of the span."""
 
 
 @dataclass(frozen=True)
 class Malformed:
-    """A row that cannot be read: a line that cannot be cut into columns, or one bad cell."""
+    """A row that cannot be read: its line cannot be cut into columns, or one of its cells is bad."""
 
     row: int
     """The number of the data row within the range, from 0."""
@@ -102,8 +101,8 @@ class Malformed:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of a range, read as one batch. `rows[i]` is the number of batch row i within the range; None: first_row
-    + i."""
+    """A batch of rows of a range. `rows[i]` is the number of batch row i within the range; if `rows` is None, it is
+    first_row + i."""
 
     batch: pa.RecordBatch
     first_row: int
@@ -118,7 +117,7 @@ class Chunk:
 
 
 class Source(Protocol):
-    """The reader of one format, made of the config of the source."""
+    """The reader of one file format, made from the config of the source."""
 
     def __init__(self, config: SourceConfig):
         pass
@@ -130,23 +129,23 @@ class Source(Protocol):
         """Cut the span's files into ranges, in order."""
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
-        """Read the named columns of a range, in chunks of some ten thousand rows.
+        """Read the named columns of a range, in chunks of about BATCH_ROWS rows, or fewer if the rows are wide.
 
-        `types` are what a format without types of its own should aim for. A column with a value that does not fit, or
-        without a type here, comes as text.
+        `types` are the types that a format without types of its own parses to. A column with a value that does not fit
+        comes as text. One without a type here comes as text, or in the type of the file.
         """
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
-        """Read at most the first `rows` rows, every column, to infer a schema from."""
+        """Returns a sample of at most `rows` rows, with every column, to infer a schema from."""
 
 
 def read_unchanged(
     source: Source, files: Sequence[InputFile], piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]
 ) -> Iterator[Chunk]:
-    """Read a range as `Source.read` does, and check at its end that the file is still the one of the checksum.
+    """Read a range as `Source.read` does, then check that its file has not changed since its checksum was taken.
 
     Raises:
-        DataError: besides, it cannot be read, or has changed. A range of many small files is not looked at.
+        DataError: also if the file cannot be read, or has changed. A range of many small files is not checked.
     """
     try:
         yield from source.read(piece, columns, types)
@@ -157,7 +156,7 @@ def read_unchanged(
 
 
 def _check_unchanged(files: Sequence[InputFile], piece: Range) -> None:
-    """Raise DataError when a file's size changed, or its bytes where its time changed."""
+    """Raise DataError when the size of the range's file changed, or both its time of change and its checksum did."""
     file, (size, changed) = files[piece.file], size_and_time(piece.path)
     if size != file.bytes:
         how = f"it has {size:,} bytes, and had {file.bytes:,} when the run began"
@@ -173,7 +172,7 @@ def _check_unchanged(files: Sequence[InputFile], piece: Range) -> None:
 
 
 def whole_files(ranges: Sequence[Range]) -> list[Range]:
-    """Returns the ranges joined to one for each file, which counts the file's rows from its first one."""
+    """Joins the ranges of each file into one, in which rows count from the file's first; runs of small files stay."""
     joined: list[Range] = []
     for piece in ranges:
         if joined and piece.file == joined[-1].file and not piece.row_per_file:
@@ -192,12 +191,12 @@ class NoRows(DataError):
 
 
 def sample_spans(source: Source, spans: Sequence[Sequence[InputFile]], rows: int) -> tuple[Sample, Sample]:
-    """Returns two samples: of the first span that has rows, and of it and up to 24 others, evenly spread, since a
-    column may be empty or hold only integers in the first span.
+    """Returns two samples: one of the first span that has rows, and one of it and up to 24 other spans, evenly spread.
+    In the first span alone a column may be empty, or hold only integers.
 
     Args:
-        spans: the files of each.
-        rows: the most of the first span, and of all others together.
+        spans: the files of each span.
+        rows: the most rows of the first span, and of all others together (at least 1000 of each).
 
     Raises:
         NoRows: no span has rows.
@@ -219,8 +218,8 @@ def sample_spans(source: Source, spans: Sequence[Sequence[InputFile]], rows: int
 
 
 def sampled(tables: Sequence[pa.Table], rows: int, *, evenly: bool = False) -> Sample:
-    """Returns the first `rows` rows of some tables, or `evenly` as many of each. A column whose types differ becomes
-    text, or empty and in conflict when it cannot."""
+    """Returns a sample of the first `rows` rows of all tables; `evenly`: as many of each. A column without a common
+    type becomes text; if it cannot, it is null and in `Sample.conflicts`."""
     share = -(-rows // len(tables)) if evenly else rows
     parts = [table.slice(0, share) for table in tables]
     named: dict[str, list[pa.Field]] = {}
@@ -257,7 +256,7 @@ def _as_doubles(table: pa.Table, name: str) -> pa.Table:
 
 
 def _as_text(table: pa.Table, name: str) -> pa.Table | None:
-    """Returns the column as text; None when it cannot be: lists in lists, objects."""
+    """Returns the table with the column as text; None when it cannot be text: it holds lists of lists, or objects."""
     place = table.schema.get_field_index(name)
     if place < 0:
         return table
@@ -272,7 +271,7 @@ def _as_text(table: pa.Table, name: str) -> pa.Table | None:
     return table.set_column(place, name, values)
 
 
-def twice(names: Sequence[str], path: str) -> None:
+def refuse_duplicates(names: Sequence[str], path: str) -> None:
     """Raise DataError when a file names a column twice."""
     seen = set[str]()
     for name in names:
@@ -291,18 +290,18 @@ def check_columns(columns: Sequence[str], names: Collection[str], path: str) -> 
 
 
 def rows_of_range(rows: int, columns: int, whole: int | None = None) -> int:
-    """Returns the rows of a range of a table with so many columns, when `rows` are configured.
+    """Returns the number of rows per range of a table: at most `rows`, and at most RANGE_CELLS cells.
 
-    A range costs some milliseconds whatever is in it, and the fewer there are the fewer can be worked on at a time. Of a
-    file known to have `whole` rows there are eight or so, none of less than a batch, before they grow to `rows`.
+    Each range costs some milliseconds, and few ranges mean little parallelism. A file known to have `whole` rows is cut
+    into eight ranges or so, each of at least BATCH_ROWS rows, or into more if eight would be too large.
     """
     most = min(rows, max(1, RANGE_CELLS // max(columns, 1)))
     return most if whole is None else min(most, max(BATCH_ROWS, -(-whole // _RANGES)))
 
 
 def cut(chunk: Chunk) -> Iterator[Chunk]:
-    """Cut a chunk into batches of about BATCH_ROWS, none of them small, since each costs some milliseconds; the first
-    carries the malformed rows, even if it has no good one."""
+    """Cut a chunk into chunks of about BATCH_ROWS rows, none much smaller, since each costs some milliseconds. The
+    first one carries all malformed rows, and exists even if no row is good."""
     rows = chunk.batch.num_rows
     size = max(1, -(-rows // max(1, round(rows / BATCH_ROWS))))
     for start in range(0, max(rows, 1), size):
@@ -313,18 +312,18 @@ def cut(chunk: Chunk) -> Iterator[Chunk]:
 
 _NAMED = 3
 INTERVAL = pa.month_day_nano_interval()
-"""The type of every kind of interval in a sample: none can be stored."""
+"""The type that a sample has for every kind of interval, as intervals cannot be stored."""
 
 
-def leaves(schema: pa.Schema, path: str) -> dict[str, Way]:
-    """Returns the leaf columns of a file by their flat names, each with its path.
+def leaves(schema: pa.Schema, path: str) -> dict[str, FieldPath]:
+    """Returns the leaf columns of a file as {flat name: field path}; {"a.b": ("a", "b")} is field b of struct a.
 
     Raises:
-        DataError: two have the same name.
+        DataError: two leaves have the same flat name.
     """
-    ways: list[Way] = []
+    ways: list[FieldPath] = []
 
-    def walk(field: pa.Field, way: Way) -> None:
+    def walk(field: pa.Field, way: FieldPath) -> None:
         if pa.types.is_struct(field.type):
             for inner in field.type:
                 walk(inner, (*way, inner.name))
@@ -334,12 +333,12 @@ def leaves(schema: pa.Schema, path: str) -> dict[str, Way]:
     for top in schema:
         walk(top, (top.name,))
     names = [".".join(way) for way in ways]
-    twice(names, path)
+    refuse_duplicates(names, path)
     return dict(zip(names, ways, strict=True))
 
 
-def pick(batch: pa.RecordBatch, ways: Mapping[str, Way], names: Sequence[str]) -> pa.RecordBatch:
-    """Returns the named columns in plain types; a leaf of a struct that is null is null."""
+def pick(batch: pa.RecordBatch, ways: Mapping[str, FieldPath], names: Sequence[str]) -> pa.RecordBatch:
+    """Returns a batch of the named leaf columns in plain types; a leaf is null where its struct is null."""
     arrays = []
     for name in names:
         first, *rest = ways[name]
@@ -352,7 +351,7 @@ def pick(batch: pa.RecordBatch, ways: Mapping[str, Way], names: Sequence[str]) -
 
 
 def flat(table: pa.Table, path: str) -> pa.Table:
-    """Returns a table with every leaf as a column; text that is not UTF-8 is bytes."""
+    """Returns the table with every leaf as a column; a column with text that is not UTF-8 becomes binary."""
     ways = leaves(table.schema, path)
     names = list(ways)
     batches = [pick(batch, ways, names) for batch in table.to_batches()]
@@ -363,7 +362,7 @@ def flat(table: pa.Table, path: str) -> pa.Table:
 
 
 def _bytes_unless_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns a column as it is; as bytes where some of its text is not UTF-8."""
+    """Returns a column unchanged, or as binary if some of its text is not UTF-8."""
     kind, raw = column.type, pa.binary()
     words = kind.value_type if is_list(kind) else value_type(kind)
     if not (pa.types.is_string(words) or pa.types.is_large_string(words)):
@@ -387,7 +386,7 @@ def first_rows(
     """Returns the first `rows` rows of some files, with every leaf of a struct as a column.
 
     Args:
-        opened: opens a file: (the most rows to take with it, its batches).
+        opened: opens a file and yields the most rows of a sample that includes it, and the file's batches.
     """
     tables: list[pa.Table] = []
     count = 0
@@ -409,8 +408,9 @@ def first_rows(
     return sampled(tables, rows)
 
 
-def not_whole(kind: str, path: str, error: Exception, at: str, columns: Collection[str] = ()) -> DataError:
-    """Returns the error of a file that cannot be read to its end, because of some `columns` if they are known."""
+def damaged_file_error(kind: str, path: str, error: Exception, at: str, columns: Collection[str] = ()) -> DataError:
+    """Returns the error for a file that is damaged at the place `at`; `columns` are those that cannot be read, if
+    known."""
     fix, names = "write the file again", list(columns)
     if names:
         at += f", {'column' if len(names) == 1 else 'columns'} {some(names, _NAMED, repr)}"
@@ -419,8 +419,8 @@ def not_whole(kind: str, path: str, error: Exception, at: str, columns: Collecti
 
 
 def runs(counts: Sequence[int], most: int) -> Iterator[tuple[int, int, int]]:
-    """Yields (start, end, rows) of each run of row groups or batches of up to `most` rows, or of one group that has
-    more."""
+    """Yields the start, end and number of rows of each run of consecutive row groups (or batches). A run has up to
+    `most` rows, or is one group with more."""
     start = total = 0
     for i, count in enumerate(counts):
         if total and total + count > most:
@@ -451,8 +451,8 @@ _ARFF = re.compile(rb"(?i)(?:\s*%[^\n]*\n|\s)*@relation\s")
 _TEXT = {name for name, format in FORMATS.items() if format.text}
 
 
-def another(head: bytes, expected: Format) -> tuple[str, str] | None:
-    """Returns the format that these first bytes show, and the fix; None when it may be the wanted one."""
+def other_format(head: bytes, expected: Format) -> tuple[str, str] | None:
+    """Returns the other format that a file's first bytes show, and the fix; None if it may be the `expected` one."""
     sniffed = format_of(head)
     if sniffed is not None and sniffed != expected and not (sniffed in _TEXT and expected in _TEXT):
         return FORMATS[sniffed].noun, f"say 'format: {sniffed}'"
@@ -471,10 +471,10 @@ def another(head: bytes, expected: Format) -> tuple[str, str] | None:
     return None
 
 
-def not_a(path: str, expected: Format) -> DataError | None:
-    """Returns the error for a file of another format; None when its first bytes do not show one."""
+def wrong_format_error(path: str, expected: Format) -> DataError | None:
+    """Returns the error for a file of another format; None when its first bytes show no other one."""
     with storage.open_file(path) as file, storage.reading(path):
-        other = another(file.read(_HEAD), expected)
+        other = other_format(file.read(_HEAD), expected)
     if other is None:
         return None
     return DataError(f"is {other[0]}, not {FORMATS[expected].noun}", where=path, fix=other[1])

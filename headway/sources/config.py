@@ -1,4 +1,4 @@
-"""`source:` of pipeline.yaml: format, path, options of each format.
+"""The section `source:` of pipeline.yaml: the format, the path and the options of each format.
 
 config = load(SourceConfig, {"format": "csv", "path": "/data/{span}.csv"}, where="pipeline.yaml: source")
 config.at_ingest()                           # the part that changes what ingest writes
@@ -43,23 +43,22 @@ Gaps = Literal["error", "allow"]
 
 @dataclass(frozen=True)
 class FileFormat:
-    """The facts of a format; its config is the field of `SourceConfig` with its name."""
+    """The facts of a file format. Its options, if any, are the field of `SourceConfig` with the format's name."""
 
     noun: str
     """The name of a file of this format in messages."""
     reader: str
     """The format's Source in `headway.sources.formats`, as module.Class."""
     pattern: str
-    """A pattern for the endings of a folder's files that are read; a file that is named outright may end in
-    anything."""
+    """A pattern for the endings of the files that are read in a folder; a file that the path names may have any."""
     endings: str
     """The endings that are read, as messages list them."""
     magic: tuple[bytes, ...] = ()
     """The bytes that the format's files begin with."""
     text: bool = False
     range_size: int = 16 << 20
-    """The size of a range in bytes, or of Parquet and Arrow in rows. A worker holds a part of its range only, so that
-    this decides how many can work at a time, and how many shards there are; a range costs some milliseconds."""
+    """The size of a range in bytes, or in rows for Parquet and Arrow. It decides how many workers can read at a time
+    and how many shards there are; a worker holds only a part of its range. Each range costs some milliseconds."""
 
 
 FORMATS: dict[Format, FileFormat] = {
@@ -105,11 +104,11 @@ FORMATS: dict[Format, FileFormat] = {
     ),
 }
 NAMED: frozenset[Format] = frozenset({"csv", "parquet", "arrow"})
-"""The formats whose files name their columns; in files of the others a column that is missing is null."""
+"""The formats whose files name all their columns. In files of other formats, a column that is missing is null."""
 
 
 def by_ending(path: str) -> Format | None:
-    """Returns the format whose files end as this path does."""
+    """Returns the format whose files end as this path does; None if there is none."""
     return next((name for name, format in FORMATS.items() if re.search(format.pattern, PurePosixPath(path).name)), None)
 
 
@@ -228,7 +227,7 @@ class SourceConfig(Frozen):
     @field_validator("format", mode="before")
     @classmethod
     def _read(cls, value: Any) -> Any:
-        """Refuse popular formats that Headway does not read, and name the way round."""
+        """Refuse popular formats that Headway does not read, and name the workaround."""
         way = CONVERT.get(str(value).lower().lstrip("."))
         if way is not None:
             raise ValueError(f"{value!r} is not read: {way}; formats are {', '.join(map(repr, get_args(Format)))}")
@@ -269,7 +268,7 @@ class SourceConfig(Frozen):
 
     @property
     def has_splits(self) -> bool:
-        """Whether the path says the split of each file."""
+        """Whether the path has the placeholder {split}, and so tells the split of each file."""
         return SPLIT in self.path
 
     @model_validator(mode="after")
@@ -286,7 +285,7 @@ class SourceConfig(Frozen):
         return self
 
     def at_ingest(self) -> dict[str, Any]:
-        """Returns the part of the config that changes what ingest writes; the location of files does not."""
+        """Returns the part of the config that changes what ingest writes. The files' location does not belong to it."""
         options = {"csv": self.csv, "images": self.images}.get(self.format)
         bound = {} if self.max_cell_bytes == MAX_CELL_BYTES else {"max_cell_bytes": self.max_cell_bytes}
         return {

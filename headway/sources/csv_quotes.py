@@ -3,11 +3,11 @@
 rules = QuoteRules(CsvConfig(), longest=16 << 20)
 rules.broken(b'1,"12" pipe"\\n2,x\\n', columns=2)         # one BrokenRecord: text follows a closing quote
 rules.record_end(b'1,"a\\nb"\\n2,"c\\n', columns=2)       # 8: the second record may go on
-Quotes(CsvConfig())                                     # feed(block), newline_inside: such a file cannot be cut
+Quotes(CsvConfig())                                     # feed(block) finds newline_inside: the file cannot be cut
 
-A quote opens a value at its beginning alone, and the quote that closes it stands before a delimiter or a line end, or blanks
-before one. A quote within a value that has none at its beginning is a letter. A line in which a value opens and is not
-closed so is broken: it is rejected, and the next line is read as if it were not there, so that it takes no other row with it.
+A quote opens a value only as the value's first character. The quote that closes it stands before a delimiter or a line
+end, perhaps with blanks in between. In a value that does not begin with a quote, a quote is an ordinary character. A
+line in which a value is opened and not properly closed is broken. It is rejected, and reading goes on at the next line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from headway.sources.config import CsvConfig
 
 _ROWS = 20
-"""The number of lines, each with a row's number of values, from which text between two stray quotes is rows and not one
+"""If the text between two quotes has at least so many lines, each with as many values as a row, it is rows and not one
 value."""
 
 
@@ -35,10 +35,10 @@ class BrokenRecord:
 
 
 class QuoteRules:
-    """The rules for the places of quotes in CSV files with a given config.
+    """The rules for where quotes may stand in CSV files with a given config.
 
     Args:
-        longest: the bytes of the longest value with line ends in it.
+        longest: the most bytes of a value that has line ends in it.
     """
 
     def __init__(self, config: CsvConfig, longest: int):
@@ -62,16 +62,16 @@ class QuoteRules:
         """A pattern for data whose quotes stand where they may, with each value on one line."""
 
     def record_end(self, data: bytes, columns: int) -> int:
-        """Returns the end of the last whole record of data that may go on; 0 when there is none."""
+        """Returns the offset after the last whole record in a block of a longer text; 0 when there is none."""
         if not self._holds_marks(data):
             return data.rfind(b"\n") + 1
         return self._walk(data, columns, newlines=True, final=False)[0]
 
     def broken(self, data: bytes, columns: int, *, newlines: bool = True) -> list[BrokenRecord]:
-        """Returns the records of some data, which ends with one, that cannot be read because of a quote.
+        """Returns the records that cannot be read because of a quote; `data` ends with a whole record.
 
         Args:
-            newlines: whether a value may hold a line end; not in a file that was cut at any line end.
+            newlines: whether a value may hold a line end; false for a file that was cut at any line end.
         """
         if not self._holds_marks(data):
             return []
@@ -80,8 +80,8 @@ class QuoteRules:
         return self._walk(data, columns, newlines, final=True)[1]
 
     def escaped(self, data: bytes) -> bytes:
-        r"""Returns data in which an escape stands only before what it escapes: one before a letter is a letter, as in
-        C:\dir."""
+        r"""Returns the data with each escape before an ordinary character doubled, so that it stays part of the text:
+        C:\dir becomes C:\\dir."""
         if not self._escape or self._escape not in data:
             return data
         escape, others = re.escape(self._escape), self._quote + self._escape + self._delimiter
@@ -89,12 +89,12 @@ class QuoteRules:
         return re.sub(stray, lambda found: found[1] + 2 * self._escape, data)
 
     def _holds_marks(self, data: bytes) -> bool:
-        """Returns whether data hold a quote or an escape."""
+        """Returns whether the data hold a quote or an escape character."""
         return any(mark and mark in data for mark in (self._quote, self._escape))
 
     def _walk(self, data: bytes, columns: int, newlines: bool, final: bool) -> tuple[int, list[BrokenRecord]]:
-        """Returns the end of the last whole record, and the broken records. Line ends before `floor` may lie in a
-        value, and a record that reaches there began at `record`."""
+        """Returns the offset just after the last whole record, and the broken records. Line ends before the offset
+        `floor` may lie inside a value, and the record that reaches `floor` begins at `record`."""
         broken: list[BrokenRecord] = []
         at = floor = record = 0
         while (found := self._plain.match(data, at)) and (at := found.end()) < len(data):
@@ -118,8 +118,8 @@ class QuoteRules:
         return len(data) if final else data.rfind(b"\n", floor) + 1 or record, broken
 
     def _end_of_piece(self, data: bytes, at: int, start: int, columns: int) -> int:
-        """Returns the end of the value of several lines, or of the escaped line end, at a place: beyond the data when
-        it is not closed in them, -1 when it is broken."""
+        """Returns where the quoted value of several lines, or the escaped line end, at offset `at` ends. The result
+        lies beyond the data if the value is not closed in them, and is -1 if its quotes are broken."""
         if data[at : at + 1] == self._escape:
             return min(at + 2, len(data))
         value = self._closed.match(data, at)
@@ -144,7 +144,7 @@ Words = NDArray[np.uint64]
 
 
 class Quotes:
-    """Looks for newlines inside quotes in the blocks of a file, and for escapes, which may stand before a newline."""
+    """Looks in a file's blocks for a newline inside quotes, or an escape, which may stand before a newline."""
 
     def __init__(self, config: CsvConfig):
         self._quote, self._escape = config.quote.encode(), config.escape.encode()
@@ -153,7 +153,7 @@ class Quotes:
         self.newline_inside = False
 
     def feed(self, block: bytes | NDArray[np.uint8]) -> None:
-        """Add data; each step handles 64 bytes, one bit each, three times as fast as a search for the quotes."""
+        """Look at the next block, 64 bytes at a time as bits of a word: three times as fast as a search for quotes."""
         if self.newline_inside or not len(block):
             return
         data = np.frombuffer(block, np.uint8)
@@ -169,7 +169,7 @@ class Quotes:
 
 
 def _bits(mask: NDArray[np.bool_]) -> Words:
-    """Returns a mask as bits, the first one lowest; zeros fill the last word."""
+    """Returns a mask as the bits of 64-bit words, its first value as the lowest bit; zeros fill the last word."""
     packed = np.packbits(mask, bitorder="little")
     if short := -len(packed) % (_WORD // 8):
         packed = np.append(packed, np.zeros(short, np.uint8))
@@ -177,7 +177,7 @@ def _bits(mask: NDArray[np.bool_]) -> Words:
 
 
 def _inside(quotes: Words, open_before: np.uint64) -> tuple[Words, np.uint64]:
-    """Returns the places from an opening quote to before the closing one, and 1 if the end is one of them."""
+    """Returns bits that are 1 from an opening quote to before the closing one, and 1 if a quote is open at the end."""
     inside = quotes.copy()
     for shift in _SHIFTS:  # a bit becomes the parity of itself and all before it in its word
         inside ^= inside << shift
@@ -188,7 +188,7 @@ def _inside(quotes: Words, open_before: np.uint64) -> tuple[Words, np.uint64]:
 
 
 def _are_plain(data: bytes, quote: int, delimiter: int) -> bool:
-    """Returns whether each quote opens or closes a value of one line, or stands doubled in one."""
+    """Returns whether each quote opens or closes a value of one line, or is doubled inside one."""
     array = np.frombuffer(data, np.uint8)
     quotes, newlines = _bits(array == quote), _bits(array == ord("\n"))
     inside, after = _inside(quotes, np.uint64(0))

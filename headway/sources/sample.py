@@ -6,8 +6,8 @@ between files, such as a list in one and an object in another.
     forms.note("1.jsonl", {("a", "b"): ColumnForm("one value", 40, 40)})     # so that `a` is an object there
     forms.clashes()         # {"a": "column 'a' is a list in 0.jsonl and an object in 1.jsonl", "a.b": the same}
 
-No type holds both, and of a sample that left one out the rows would be rejected later. What one value in a hundred is
-decides nothing, and a column that nobody wants may be whatever it is.
+No stored type holds both. If the sample left one out, its rows would be rejected later. A form that at most one value
+in a hundred has decides nothing, and conflicts of a column that is not used do not matter.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow as pa
 from headway.schema.decimal_signs import DecimalSign
 
 ONE_IN = 100
-"""One in so many sampled values of a column may be unlike the others and decides nothing."""
+"""One in so many sampled values of a column may be unlike the others without an effect on the inferred type."""
 
 _FACTS = ("conflicts", "damaged", "mixed", "misfits", "several", "nulls", "words")
 """The facts of a sample that belong to single columns."""
@@ -29,32 +29,32 @@ _FACTS = ("conflicts", "damaged", "mixed", "misfits", "several", "nulls", "words
 
 @dataclass(frozen=True)
 class Sample:
+    """Some rows of a span's files, with what is known of their columns."""
+
     table: pa.Table
     notes: tuple[str, ...] = ()
     """Sentences about the files as a whole, such as names of images without a label."""
     conflicts: Mapping[str, str] = field(default_factory=dict)
-    """The reason, by column, why its type differs between the files or it cannot be read. Such a column is empty in the
-    sample."""
+    """By column whose type differs between files, or that cannot be read: why. The column is null in the sample."""
     damaged: Mapping[str, str] = field(default_factory=dict)
-    """The file of each column that cannot be read."""
+    """By column that cannot be read: the file in which it cannot."""
     mixed: Mapping[str, str] = field(default_factory=dict)
-    """The forms of each column that has several, such as an object among texts, however rare one is."""
+    """By column that has several forms, such as an object among texts: the forms, even rare ones."""
     misfits: Mapping[str, str] = field(default_factory=dict)
-    """The sampled values that are not numbers, by column that was made numbers; they are null in the sample."""
+    """By text column that was converted to numbers: a clause on its other values, which are null in the sample."""
     several: Mapping[str, str] = field(default_factory=dict)
-    """The number of sampled rows with several values, by column of one value per row."""
+    """By column of one value per row: a clause on the sampled rows that have several values."""
     decimal: DecimalSign | None = None
-    """The decimal sign of numbers in text; None: the format does not write numbers as text."""
+    """The decimal sign of numbers in text; None: it is not known, or the format does not write numbers as text."""
     nulls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The texts that mean a missing value, by column of text files."""
+    """By column of CSV files: the texts that mean a missing value."""
     words: Mapping[str, str] = field(default_factory=dict)
-    """A note on what such a word is in a column of text, by column."""
+    """By column of text: a note on whether a word such as NA is a value or a missing value in it."""
     spelled: bool = False
     """Whether the files hold numbers as text, so that their spelling counts: 100000 is an integer, 1e5 is not."""
 
     def joined(self, whole: Sample, others: Sequence[Sample]) -> Sample:
-        """Returns the sample of several spans: the table is that of `whole`, and each fact that of the first span that
-        has it."""
+        """Returns the sample of several spans: the table of `whole`, and each fact of the first sample that has it."""
         every = (whole, self, *others)
         facts: dict[str, Any] = {
             name: {column: fact for each in every[::-1] for column, fact in getattr(each, name).items()}
@@ -78,11 +78,11 @@ class Sample:
 
 
 _OBJECT, EMPTY_LIST = "an object", "an empty list"
-Way = tuple[str, ...]
+FieldPath = tuple[str, ...]
 
 
 class ColumnForm(NamedTuple):
-    """The type of one column in some lines."""
+    """The form of one column's values in some lines, and how many there are."""
 
     form: str | None
     """The form of the column's values: one value, a list, a list of ..., an empty list; None: there are only nulls."""
@@ -100,28 +100,28 @@ class _Form:
 
 @dataclass
 class Forms:
-    """The forms seen of each column, and of each object that contains columns."""
+    """Collects the forms that the values of each column, and the objects around it, have in the files."""
 
-    _forms: dict[Way, dict[str, _Form]] = field(default_factory=dict)
-    _ways: set[Way] = field(default_factory=set)
+    _forms: dict[FieldPath, dict[str, _Form]] = field(default_factory=dict)
+    _ways: set[FieldPath] = field(default_factory=set)
 
-    def note(self, path: str, columns: Mapping[Way, ColumnForm]) -> None:
+    def note(self, file: str, columns: Mapping[FieldPath, ColumnForm]) -> None:
         """Add the columns of some lines of a file."""
-        objects: dict[Way, int] = {}
+        objects: dict[FieldPath, int] = {}
         for way, column in columns.items():
             self._ways.add(way)
             for i in range(1, len(way)):
                 objects[way[:i]] = max(objects.get(way[:i], 0), column.total)
             if column.form is not None:
-                self._add(way, column.form, path, column.values)
+                self._add(way, column.form, file, column.values)
         for way, total in objects.items():
-            self._add(way, _OBJECT, path, total)
+            self._add(way, _OBJECT, file, total)
 
-    def _add(self, way: Way, form: str, path: str, values: int) -> None:
+    def _add(self, way: FieldPath, form: str, path: str, values: int) -> None:
         self._forms.setdefault(way, {}).setdefault(form, _Form(path)).values += values
 
     def clashes(self) -> dict[str, str]:
-        """Returns the conflict of each column whose types conflict, or that lies in an object whose types do."""
+        """Returns a message by column, for each one that has conflicting forms or lies in an object that has."""
         conflicts = {way: _conflict(way, forms) for way, forms in self._usual().items() if len(forms) > 1}
         return {
             ".".join(way): next(conflicts[start] for start in _starts(way) if start in conflicts)
@@ -130,18 +130,18 @@ class Forms:
         }
 
     def mixed(self) -> dict[str, str]:
-        """Returns the forms of each column that has several, or lies in an object that has, however rare one is."""
+        """Returns all forms, as a text, by column that has several or that lies in an object that has several."""
         ways = {way: " and ".join(forms) for way, forms in self._forms.items() if len({*forms} - {EMPTY_LIST}) > 1}
         return {".".join(way): ways[start] for way in self._ways for start in _starts(way) if start in ways}
 
-    def is_rare(self, way: Way, form: str | None) -> bool:
-        """Returns whether hardly any values have the type that a column, or an object around it, has in some lines."""
-        forms = dict.fromkeys(_starts(way)[:-1], _OBJECT) | ({way: form} if form is not None else {})
+    def is_rare(self, path: FieldPath, form: str | None) -> bool:
+        """Returns whether hardly any value has this form at this field path, or is an object at one of its parents."""
+        forms = dict.fromkeys(_starts(path)[:-1], _OBJECT) | ({path: form} if form is not None else {})
         usual = self._usual(forms)
         return any(not _is_in(form, usual[start]) for start, form in forms.items())
 
-    def _usual(self, ways: Mapping[Way, str] | None = None) -> dict[Way, dict[str, _Form]]:
-        """Returns the forms that more than one value in a hundred has."""
+    def _usual(self, ways: Mapping[FieldPath, str] | None = None) -> dict[FieldPath, dict[str, _Form]]:
+        """Returns by field path (of `ways`, or of all) the forms that more than one value in a hundred has."""
         usual = {}
         for way in self._forms if ways is None else ways:
             forms = self._forms.get(way, {})
@@ -153,14 +153,14 @@ class Forms:
 
 
 def without_values(table: pa.Table, clashes: Mapping[str, str]) -> pa.Table:
-    """Returns the table with these columns null, so that the tables of several files can be concatenated."""
+    """Returns the table with the columns in `clashes` null, so that the tables of several files can be concatenated."""
     for name in clashes:
         if (place := table.schema.get_field_index(name)) >= 0:
             table = table.set_column(place, name, pa.nulls(table.num_rows))
     return table
 
 
-def _starts(way: Way) -> list[Way]:
+def _starts(way: FieldPath) -> list[FieldPath]:
     return [way[:i] for i in range(1, len(way) + 1)]
 
 
@@ -168,7 +168,7 @@ def _is_in(form: str, usual: Mapping[str, _Form]) -> bool:
     return form in usual or (form == EMPTY_LIST and any(name.startswith("a list") for name in usual))
 
 
-def _conflict(way: Way, forms: Mapping[str, _Form]) -> str:
+def _conflict(way: FieldPath, forms: Mapping[str, _Form]) -> str:
     (form, first), (other_form, second) = list(forms.items())[:2]
     where = f" in {first.path}" if first.path != second.path else ""
     return f"column {'.'.join(way)!r} is {form}{where} and {other_form} in {second.path}"

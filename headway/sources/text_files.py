@@ -7,8 +7,8 @@
     form, head = stream_form(file, path)            # form.plain: lines of bytes, which can be cut anywhere
     TextStream(file, form, path).read(1 << 20)      # UTF-8; lines end in \\n
 
-What has to be read from its beginning is never held whole: text compressed by gzip, bzip2 or zstd, the one file of a zip
-archive, UTF-16 (known by its byte order mark, or by its zeros), and line ends of its own.
+Some files have to be read from their beginning, and never stay in memory whole: text compressed by gzip, bzip2 or zstd,
+the one file of a zip archive, UTF-16 (known by its byte order mark or its zeros), and text with other line ends.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ import pyarrow as pa
 
 from headway.errors import DataError
 from headway.messages import some
-from headway.sources.base import another
+from headway.sources.base import other_format
 from headway.sources.config import is_wide
 from headway.storage import filesystem
 
 BOM = b"\xef\xbb\xbf"
 _PIECE = 1 << 16
 _SHOWN = 512
-"""The number of first bytes that tell another format."""
+"""The number of first bytes by which another format is recognized."""
 _TAIL = 16 << 10
 _LONGEST = 64 << 20
 """The most bytes of a header, or of what is read at a time where no record ends."""
 SAMPLE_FILES, SAMPLE_PIECES, SAMPLE_BYTES = 8, 8, 1 << 18
-"""The sizes of the sample from which a schema is inferred: so many pieces of each of the first files."""
+"""The sample that a schema is inferred from: the number of files, of pieces of each, and of bytes of a piece."""
 
 
 class TextFile:
-    """One file of lines.
+    """One text file, read by lines or in blocks of whole lines.
 
     Raises:
         DataError: from every method: the file cannot be read, is cut off, or holds no text.
@@ -51,26 +51,26 @@ class TextFile:
     def __init__(self, path: str, encoding: str | None = None):
         """
         Args:
-            encoding: UTF-16 that the file is in, where its bytes do not show it; text in another one passes as its bytes.
+            encoding: UTF-16 to assume if the bytes do not show it; of any other encoding the bytes stay as they are.
         """
         self.path = path
         with filesystem.open_file(path) as file, filesystem.reading(path):
             self._form, self.head = stream_form(file, path, encoding)
         self.streamed = not self._form.plain
-        """Whether the file is read as a stream from its beginning: offsets then count what is read, not the file's
-        bytes."""
+        """Whether the file is read as a stream from its beginning. Offsets then count bytes of the text, not of the
+        file."""
         self.decoded = self._form.encoding is not None
         """Whether the text was converted to UTF-8."""
         if self._form.compression is not None and not self.head:
             raise DataError("the file is empty", where=self.path, fix="remove it, or write it again")
-        if other := another(self.head[:_SHOWN], "csv"):
+        if other := other_format(self.head[:_SHOWN], "csv"):
             raise DataError(f"is {other[0]}, not text", where=self.path, fix=other[1])
         if b"\0\0" in self.head[:_SHOWN]:
             raise DataError("is not text: it holds zero bytes", where=self.path, fix="check source.format and the file")
 
     def line(self, number: int, quote: bytes = b"", escape: bytes = b"") -> tuple[int, bytes]:
-        """Returns the offset and the data of a line, numbered from 0, with its line end, which stands outside quotes
-        and is not escaped; no data when there is no such line. The lines before it are cut at any line end."""
+        """Returns the offset and the bytes of a line (from 0) with its line end; no bytes if there is no such line. A
+        line end in quotes or after an escape does not end it, but ends the lines before it."""
         line, start, looked = bytearray(), 0, 0
         quotes, counted = 0, 0
         for _, piece in self.blocks(0, None, _PIECE, len):
@@ -119,8 +119,8 @@ class TextFile:
     def blocks(
         self, start: int, end: int | None, size: int, last_end: Callable[[bytes], int]
     ) -> Iterator[tuple[int, bytes]]:
-        """Yields the offset and the data of pieces of about `size` bytes, each cut where `last_end` says; the last one
-        may lack a line end. A stream is always read to its end."""
+        """Yields the offset and the bytes of blocks of about `size` bytes. `last_end(data)` returns where a block may
+        end; the last one may lack a line end. A stream is always read to its end."""
         if last_end is last_line_end and end is not None and not self.streamed:
             yield from self._whole_lines(start, end, size)
             return
@@ -154,9 +154,9 @@ class TextFile:
                 yield at, carry
 
     def _whole_lines(self, start: int, end: int, size: int) -> Iterator[tuple[int, bytes]]:
-        """Yields the `blocks` of a plain file, cut at line ends: as few as `size` allows, all of about one size.
+        """Yields what `blocks` does for a plain file cut at line ends, in as few blocks of one size as `size` allows.
 
-        Each is read in one go: megabytes copied cost as much as read.
+        Each is read at once, since to copy megabytes costs as much as to read them.
         """
         blocks = -(-(end - start) // size)
         with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
@@ -173,7 +173,7 @@ class TextFile:
                 at = stop
 
     def _lines_before(self, offset: int) -> int:
-        """Returns the number of line ends before a byte; it counts them each time, so only errors ask for it."""
+        """Returns the number of line ends before an offset. It reads the whole file up to there: for errors only."""
         with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
             source: Any = TextStream(file, self._form, self.path) if self.streamed else file
             lines = 0
@@ -182,7 +182,7 @@ class TextFile:
             return lines
 
     def _stop(self, file: pa.NativeFile, start: int, stop: int, end: int) -> int:
-        """Returns the last line end in [start, stop), or the first one after it, or `end`."""
+        """Returns the offset after the last line end in [start, stop), else after the next one; at most `end`."""
         if stop == end:
             return end
         low = stop
@@ -195,12 +195,12 @@ class TextFile:
 
 
 def last_line_end(data: bytes) -> int:
-    """Returns the end of the last whole line; 0 when there is none."""
+    """Returns the offset after the last line end; 0 when there is none."""
     return data.rfind(b"\n") + 1
 
 
 def row_offsets(data: bytes, rows: list[int]) -> list[int]:
-    """Returns the offsets of the lines with these numbers; empty lines do not count."""
+    """Returns the offset of each of these rows, numbered from 0 without empty lines; -1 for a row that is not there."""
     array = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(array == 10)
     starts = np.concatenate([[0], ends + 1])
@@ -212,8 +212,8 @@ def row_offsets(data: bytes, rows: list[int]) -> list[int]:
 
 
 def cuts(text: TextFile, start: int, size: int, step: int) -> Iterator[tuple[int, int]]:
-    """Yields the start and the end of each range of a plain file; a range ends at the first line end at or after `step`
-    bytes."""
+    """Yields the start and the end of each range of a plain file of `size` bytes, from `start` on. A range ends at the
+    first line end at or after `step` bytes."""
     while start < size:
         end = min(text.line_end(min(start + step, size)), size)
         if end <= start:
@@ -225,12 +225,12 @@ def cuts(text: TextFile, start: int, size: int, step: int) -> Iterator[tuple[int
 def sample(
     text: TextFile, start: int, size: int, last_end: Callable[[bytes], int], *, plain: bool
 ) -> Iterator[tuple[int, bytes]]:
-    """Yields the offset and the whole lines of pieces from which a schema is inferred; only the beginning of a file
-    that cannot be cut at line ends.
+    """Yields the offset and the whole lines of each piece of a file that a schema is inferred from. A file that cannot
+    be cut at line ends has one piece, its beginning.
 
     Args:
-        last_end: as of `TextFile.blocks`.
-        plain: whether it can be cut.
+        last_end: as in `TextFile.blocks`.
+        plain: whether the file can be cut at line ends.
     """
     if plain:
         yield from _spread(text, start, size)
@@ -242,8 +242,8 @@ def sample(
 
 
 def _spread(text: TextFile, start: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Yields pieces from places spread over a plain file, since the beginning of a sorted file shows one value only; a
-    small file is one piece."""
+    """Yields the offset and the bytes of pieces spread over a plain file, since the beginning of a sorted file shows
+    one value only. A small file is one piece."""
     length = size - start
     count = SAMPLE_PIECES if length > SAMPLE_PIECES * SAMPLE_BYTES else 1
     done = start
@@ -259,11 +259,11 @@ _GZIP = b"\x1f\x8b"
 _COMPRESSIONS = {_GZIP: "gzip", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 _ARROW = {"gzip": "gzip", "bzip2": "bz2", "zstd": "zstd"}
 _LETTERS = 16
-"""The number of ASCII letters at the beginning that tell UTF-16 without a byte order mark."""
+"""The number of ASCII letters at the beginning by which UTF-16 without a byte order mark is recognized."""
 _WORKBOOK = "[Content_Types].xml"
 _DOUBLED = re.compile(rb"\r+\n")
 LONGEST_LINE = 128 << 20
-"""The most bytes of a line of any text: memory for it is taken before a row is cut at `source.max_cell_bytes`."""
+"""The most bytes of a line, since a line is in memory before its row is checked against `source.max_cell_bytes`."""
 _HIDDEN = re.compile(r"^__MACOSX/|(^|/)\.[^./]")
 
 
@@ -289,10 +289,10 @@ def too_long(path: str, line: int) -> DataError:
 
 
 def stream_form(file: Any, path: str, encoding: str | None = None) -> tuple[StreamForm, bytes]:
-    """Returns the form of an open file, and the beginning of its text. The file is then read up to some place.
+    """Returns the form of an open file, and the beginning of its text. The file's position is then anywhere.
 
     Args:
-        encoding: taken where the bytes show none.
+        encoding: a UTF-16 encoding to assume where the bytes show none.
 
     Raises:
         DataError: it cannot be decompressed, or is an archive of several files.
@@ -333,7 +333,7 @@ def _line_ends(head: bytes) -> bytes | None:
 
 
 class TextStream:
-    """The text of a file from its beginning, as UTF-8 with line ends that are \\n or \\r\\n."""
+    """Reads a file's text from its beginning: UTF-16 as UTF-8, and lines that end in \\n or \\r\\n."""
 
     def __init__(self, file: Any, form: StreamForm, path: str):
         self._path, self._form = path, form
@@ -370,7 +370,7 @@ class TextStream:
             raise DataError(f"is a zip archive that cannot be read: {error}", where=self._path, fix=fix) from None
 
     def read(self, size: int) -> bytes:
-        """Returns at most `size` bytes, and none only at the end."""
+        """Returns at most `size` bytes; no bytes only at the end."""
         while size and not self._ready:
             fresh = self._bytes(size)
             self._ready = self._text(fresh)

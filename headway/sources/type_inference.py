@@ -3,16 +3,16 @@
     sample = as_numbers(sample, names)
     sample.misfits.get("fare")                    # "1 of 400 sampled values is not a number, such as 'n/a'", or None
 
-Of a hundred values one may be odd, which is what `validation.max_quarantined` lets pass; a sample of fewer than a hundred
-decides as it stands. In a column of integers, digits beyond int64 are odd as a word is. `12.5` and `1e5` say that the column
-holds real numbers, unless float32 could not tell the integers apart: then they are odd too. So are more digits than int64
-holds: what is beyond it in more than one value in a hundred stays text.
+One value in a hundred may be odd, as `validation.max_quarantined` lets so many pass; in a sample of fewer than a
+hundred, none. Words are odd, and so are digits beyond int64 in a column of integers. `12.5` and `1e5` make it a column
+of real numbers, unless float32 would make some of its integers equal: then these values are odd too. If float32 would,
+and more than one value in a hundred is beyond int64, the column stays text.
 
-    loss_of(pa.array([1600000000.0, 1600000001.0]), column)      # Loss(distinct=2, left=1, ...)
-    loss_of(pa.array([0.5, 1.5]), column)                        # None: all are told apart
+    float32_loss(pa.array([1600000000.0, 1600000001.0]), column)   # Float32Loss(distinct=2, left=1, ...)
+    float32_loss(pa.array([0.5, 1.5]), column)                     # None: all are told apart
 
-float32, which numbers are computed in, holds about seven digits: above 2^24 (16,777,216) not every integer. Account numbers and
-times are then equal in groups.
+Numbers are computed in float32, which holds about seven digits: not every integer above 2^24 (16,777,216). Distinct
+account numbers and times may become equal in it.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ _DIGITS, _POINT = r"^\s*[+-]?[0-9]+\s*$", r"^\s*[+-]?[0-9]+[.]0*\s*$"
 
 
 def as_numbers(sample: Sample, names: Iterable[str]) -> Sample:
-    """Convert the named columns to int64 or doubles where all but a few values are numbers; those become null.
+    """Convert the named text columns to int64 or doubles where all but a few values are numbers; the few become null.
 
-    Text with markers of what is missing (`?`, `n/a`), with digits that begin with 0 or with codes such as 12E3 is left to
-    `headway.schema_inference.text_patterns`.
+    Text with null markers (`n/a`), leading zeros or codes such as 12E3 is left to `schema_inference.text_patterns`.
     """
     table, misfits = sample.table, dict(sample.misfits)
     for name in names:
@@ -60,8 +59,8 @@ def as_numbers(sample: Sample, names: Iterable[str]) -> Sample:
         if len(bad):
             misfits[name] = f"{len(bad):,} of {present:,} sampled values {_description(bad)}{example}"
         stored = Column(name=name, type=kind, nullable=True, shape=(None,) if is_list(column.type) else ())
-        numbers = [converted(chunk, stored.exact) for chunk in column.chunks]
-        table = table.set_column(place, name, pa.chunked_array(numbers, stored.exact.arrow))
+        numbers = [converted(chunk, stored.with_doubles) for chunk in column.chunks]
+        table = table.set_column(place, name, pa.chunked_array(numbers, stored.with_doubles.arrow))
     return replace(sample, table=table, misfits=misfits)
 
 
@@ -74,7 +73,7 @@ def _for_others(texts: pa.Array, misfits: pa.Array) -> bool:
 
 
 def with_several(sample: Sample, columns: Mapping[str, Mapping[int, int]]) -> Sample:
-    """Note how many rows of a column of one value had several, from {values per row: rows}."""
+    """Returns the sample with `Sample.several` of these columns, made from {values per row: number of rows} of each."""
     several_of = {}
     for name, counts in columns.items():
         if several := [values for values in counts if values > 1]:
@@ -87,7 +86,7 @@ def with_several(sample: Sample, columns: Mapping[str, Mapping[int, int]]) -> Sa
 
 
 def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:
-    """Returns the type of the values, and the text of the values that do not have it."""
+    """Returns the numeric type of a text column and the values that do not fit it; None if it stays text."""
     most = (len(values) - values.null_count) // ONE_IN
     kind: StoredType
     for part in (values.slice(0, 2 * most + _FIRST), values):  # text mostly shows at once
@@ -103,19 +102,19 @@ def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:
 
 
 def _merges(values: pa.Array) -> bool:
-    """Returns whether float32 makes distinct numbers equal."""
-    return loss_of(values, Column(name="value", type="float32", nullable=True)) is not None
+    """Returns whether float32 would make distinct values equal."""
+    return float32_loss(values, Column(name="value", type="float32", nullable=True)) is not None
 
 
 def _all_digits(values: pa.Array, whole: pa.Array, real: pa.Array) -> bool:
-    """Returns whether all numbers are written as integers; `whole` and `real` are the values outside int64 and
+    """Returns whether all numbers are written as integers; `whole`, `real`: the values that do not fit int64,
     float32."""
     words = len(real) - _count(real, _DIGITS)
     return words == len(whole) - _count(whole, _DIGITS) and not _count(values.cast(pa.binary()), _POINT)
 
 
 def _misfits(values: pa.Array, kind: StoredType) -> pa.Array:
-    """Returns the text of the values that do not have the type."""
+    """Returns the values, as text, that cannot be converted to the type."""
     batch = pa.RecordBatch.from_arrays([values], names=["value"])
     rejected = coerce(batch, [Column(name="value", type=kind, nullable=True)]).rejected
     return rejected.column("value").combine_chunks()
@@ -126,7 +125,7 @@ def _count(values: pa.Array, pattern: str) -> int:
 
 
 def _description(misfits: pa.Array) -> str:
-    """Returns a description of the values that do not have the type."""
+    """Returns a clause that says why the values do not have the numeric type."""
     does = "does" if len(misfits) == 1 else "do"
     large = _count(misfits, _DIGITS)
     if large == len(misfits):
@@ -137,12 +136,13 @@ def _description(misfits: pa.Array) -> str:
 
 
 @dataclass(frozen=True)
-class Loss:
+class Float32Loss:
+    """The number of distinct values of a column, and how many of these are `left` distinct as float32."""
+
     distinct: int
     left: int
-    """The number of distinct values that are still distinct as float32."""
     odd: str
-    """A clause for messages on the values that are no integers of int64; empty when there are none."""
+    """A clause for messages on the values that are not int64 integers; empty when there are none."""
     mostly_integers: bool
 
     @property
@@ -154,15 +154,15 @@ class Loss:
         return f"float32, which holds about 7 digits, would leave {self.left:,} of its {self.distinct:,} distinct sampled values"
 
 
-def loss_of(values: pa.ChunkedArray | pa.Array, column: Column) -> Loss | None:
-    """Returns what float32 would lose of the sampled values of a column of single numbers; None: nothing.
+def float32_loss(values: pa.ChunkedArray | pa.Array, column: Column) -> Float32Loss | None:
+    """Returns what float32 would lose of the sampled values of a column of single numbers; None if all stay distinct.
 
     Args:
         values: numbers, or text that the column's rule reads.
     """
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
     raw = pa.chunked_array([decoded(chunk) for chunk in chunks], None if chunks else values.type).combine_chunks()
-    doubles = converted(raw, column.exact)
+    doubles = converted(raw, column.with_doubles)
     # NaN is how data frames write a missing integer
     doubles = pc.if_else(pc.is_nan(doubles), pa.scalar(None, pa.float64()), doubles)
     rounded = doubles.cast(pa.float32(), safe=False)
@@ -180,4 +180,4 @@ def loss_of(values: pa.ChunkedArray | pa.Array, column: Column) -> Loss | None:
     odd, present = doubles.filter(pc.and_(doubles.is_valid(), whole.is_null())), len(doubles) - doubles.null_count
     clause = f"; {len(odd):,} of {present:,} {agree(len(odd), 'is', 'are')} no integer, such as " if len(odd) else ""
     clause += f"'{odd[0].as_py():.15g}', and such rows will be rejected" if clause else ""
-    return Loss(distinct, left, clause, len(odd) * ONE_IN <= present)
+    return Float32Loss(distinct, left, clause, len(odd) * ONE_IN <= present)

@@ -1,8 +1,8 @@
-"""The answer of the ingest stage, with fields: columns, and by split the rows, shards and statistics.
+"""The answer of the ingest stage as a model: the columns, and for each split its rows, shards and statistics.
 
 found = Ingested.model_validate(result)
 found.splits["train"].rows, found.splits["train"].statistics
-found.examples("spans/2013-01", "train")       # as the request of another stage takes them
+found.examples("spans/2013-01", "train")       # a reference for the request of another stage
 """
 
 from pathlib import Path
@@ -17,27 +17,27 @@ from headway.storage.manifest import Counts
 
 
 class SplitOutput(Result):
-    """One split of an ingested span."""
+    """The rows, the statistics folder and the shards of one split of an ingested span."""
 
     rows: int
     statistics: str
     """The folder of the split's statistics in the output."""
     shards: tuple[dict[str, Any], ...] = ()
-    """The shards, each with its file and the rows of its records."""
+    """The shards as dicts, each with its file's path in the output and the row counts of its records."""
 
 
 class Ingested(Result):
     columns: tuple[Column, ...]
     """The columns of the records."""
     unit: bool = False
-    """Whether records say which rows belong together."""
+    """Whether the records have a code per row that says which rows belong together (are of one unit)."""
     splits: dict[str, SplitOutput] = Field(default={})
     counts: Counts | None = None
 
     def examples(self, folder: Path | str, split: str) -> Examples:
-        """Returns the records of a split.
+        """Returns a reference to the records of a split.
 
         Args:
-            folder: the output's.
+            folder: the folder of the ingest output.
         """
         return Examples(path=Path(folder).absolute(), split=split, result=self.model_dump(mode="json"))

@@ -1,11 +1,11 @@
 """References from the fields of a stage to outputs of other stages.
 
     Ref(stage="train", fingerprint="3f2a...", path=folder, answer=trained)
-    Ref.of(parameters)                # a value that stands for an output that has it, as in a test
+    Ref.of(parameters)                # an answer without an output in a store, as in a test
     Ref[TransformParameters].of(parameters).value
 
-A reference enters the key of the stage by its fingerprint alone. Nothing else of a request names a place in the store, so
-that fetching, damage checks and lineage walk over the references (`Stage.inputs`).
+A reference enters the key of the stage by its fingerprint alone. No other field of a request names a path in the store:
+fetching, damage checks and lineage walk over the references (`Stage.inputs`).
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ Answer = TypeVar("Answer")
 
 
 class Input(Frozen):
-    """An output of another stage, or a part of one."""
+    """A reference to an output of another stage, or to a part of one. The base class of the other references."""
 
     stage: str = Field(default="", description="whose output it is; empty: it is none of a store's stages")
     fingerprint: str = ""
 
     def as_key(self) -> object:
-        """Returns what enters the key of the stage that reads the output."""
+        """Returns what of the reference enters the key of the stage that reads the output: its fingerprint."""
         return self.fingerprint
 
     def paths(self) -> Sequence[Path]:
-        """Returns the paths that are read."""
+        """Returns the files and folders that the stage reads of the output; () when it reads none."""
         return ()
 
 
 class Ref(Input, Generic[Answer]):
-    """An output as a whole, or one file or folder of it; a path or an answer alone stands for one outside a store."""
+    """A reference to an output, or to one file or folder of it. A path or an answer alone is one outside a store."""
 
     path: Path | None = Field(default=None, description="what is read of it; None: the answer alone")
     answer: Answer | None = None
@@ -53,15 +53,15 @@ class Ref(Input, Generic[Answer]):
 
     @classmethod
     def of(cls, answer: Answer) -> Ref[Answer]:
-        """Returns a reference to an answer without an output."""
+        """Returns a reference that holds an answer, and names no output in a store."""
         return cls(answer=answer)
 
     @property
     def value(self) -> Answer:
-        """The answer, if the reference was made with it.
+        """The answer of the stage whose output this is.
 
         Raises:
-            ValueError: it was not.
+            ValueError: the reference was made without it.
         """
         if self.answer is None:
             raise ValueError(f"the reference to {self.stage or 'the stage'} has no answer: make it with answer=...")
@@ -69,7 +69,7 @@ class Ref(Input, Generic[Answer]):
 
     @property
     def file(self) -> Path:
-        """The path."""
+        """The path that is read; ValueError when the reference has none."""
         if self.path is None:
             raise ValueError(f"nothing of the {self.stage or 'stage'}'s output is read")
         return self.path
@@ -79,7 +79,7 @@ class Ref(Input, Generic[Answer]):
 
 
 class Part(Input):
-    """One split of one ingested span."""
+    """A reference to one split of one ingested span."""
 
     stage: str = "ingest"
     path: Path = Field(description="the ingest stage's output folder, or what is read of it")
@@ -98,7 +98,7 @@ class Part(Input):
 
 
 class Examples(Part):
-    """The records of one split of an ingested span."""
+    """A reference to the records of one split of an ingested span; `paths` are its shards."""
 
     result: dict[str, Any] = Field(description="what the ingest stage answered")
 

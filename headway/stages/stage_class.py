@@ -28,13 +28,13 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 
 class Key:
-    """The place of a field in the key of its stage, and what of it enters; a field at its default is left out.
+    """Marks a field as part of its stage's key, and says where in the key. A field at its default is left out.
 
     Args:
-        place: names from the outermost in; none: the field's own name.
-        of: what of the value enters; by default all of it, of a reference its fingerprint.
+        place: the names that lead to the value in the key, outermost first; by default the field's own name.
+        of: returns the part of the value that enters the key; by default all of it, or a reference's fingerprint.
         always: the field is in the key even at its default. Only fields that a stage had from its first version are.
-        spread: the value is a mapping whose entries stand at `place` themselves.
+        spread: the value is a mapping whose entries are put at `place` themselves.
     """
 
     def __init__(
@@ -48,20 +48,20 @@ class Stage(Frozen, Generic[Answer]):
 
     name: ClassVar[str]
     version: ClassVar[int]
-    """The version of the stage; whoever changes what it writes for the same fields raises it."""
+    """The version of the stage's code; it is raised when the stage writes something else for the same fields."""
     runs: ClassVar[str]
     """The function of the stage, as "module:function"."""
     runs_many: ClassVar[str | None] = None
     """The function that runs several requests as one, as "module:function": function(requests, outs, monitor) ->
     answers."""
     delivers: ClassVar[bool] = False
-    """Whether the stage's workers write to a store in a bucket themselves: the function takes `places`, the folders
-    there, and an answer has the entries of the files there under "files". In a store in a folder the stage goes on with
-    what a killed process left."""
+    """Whether the stage's workers upload to a store in a bucket themselves. The function then takes `places`, folders
+    of the bucket, and an answer has the manifest entries of the files there under "files". In a store on a disk, the
+    stage resumes what a killed process left."""
     tensorflow: ClassVar[bool] = False
     """Whether the stage runs in the TensorFlow process."""
     streams: ClassVar[bool] = False
-    """Whether the stage fetches the shards of a store in a bucket as it reads them: the function takes `remote`."""
+    """Whether the stage fetches shards of a store in a bucket itself, as it reads: the function takes `remote`."""
 
     @property
     def own_process(self) -> bool:
@@ -70,7 +70,7 @@ class Stage(Frozen, Generic[Answer]):
 
     @classmethod
     def answers(cls) -> type[Answer]:
-        """Returns the model of the stage's answer."""
+        """Returns the class of the stage's answer, a pydantic model."""
         for base in cls.__mro__:
             arguments = getattr(base, "__pydantic_generic_metadata__", {}).get("args")
             if arguments:
@@ -79,7 +79,7 @@ class Stage(Frozen, Generic[Answer]):
         raise TypeError(f"{cls.__name__} does not say what it answers: class {cls.__name__}(Stage[...])")
 
     def key(self) -> dict[str, Any]:
-        """Returns what the output depends on, as small JSON."""
+        """Returns what the stage's output depends on, as JSON values: name, version and the fields with a `Key`."""
         key: dict[str, Any] = {"stage": self.name, "version": self.version}
         for name, field in type(self).model_fields.items():
             how, value = next((each for each in field.metadata if isinstance(each, Key)), None), getattr(self, name)
@@ -103,17 +103,17 @@ class Stage(Frozen, Generic[Answer]):
         return list(_inputs(self))
 
     def paths(self) -> list[Path]:
-        """Returns the paths that the stage reads of other outputs."""
+        """Returns the files and folders of other outputs that the stage reads."""
         return [path for ref in self.inputs() for path in ref.paths()]
 
     @property
     def input_bytes(self) -> int:
-        """Returns the bytes that the stage reads from outside of the store; by them stages run as one or in turn."""
+        """Returns the number of bytes that the stage reads from outside the store; it limits how many run as one."""
         return 0
 
     def kept(self) -> Path | None:
-        """Returns the folder of what the stage keeps while it runs, from which one that was killed goes on; None: it
-        begins anew."""
+        """Returns the folder in which the stage saves its progress, from which it resumes after it was killed; None: it
+        starts again from the beginning."""
         return None
 
 
@@ -121,7 +121,7 @@ def run(stage: Stage[Answer], out: Path | str, monitor: Monitor | None = None) -
     """Run one stage alone, in this process and without a store.
 
     Args:
-        out: a folder for what it writes; made if need be.
+        out: the folder to which the stage writes; made if need be.
 
     Raises:
         HeadwayError: as the stage raises.
@@ -132,7 +132,7 @@ def run(stage: Stage[Answer], out: Path | str, monitor: Monitor | None = None) -
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as the JSON of a key."""
+    """Returns a field's value as JSON values, as it stands in a key; a reference as its `as_key`."""
     if (as_key := getattr(value, "as_key", None)) is not None:
         return plain(as_key())
     if isinstance(value, BaseModel):

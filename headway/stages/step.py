@@ -23,12 +23,12 @@ Read = TypeVar("Read", bound=BaseModel)
 
 
 class Unknown(Exception):
-    """Raised in a plan for the answer of a step that has not run."""
+    """Raised when a plan asks for the answer of a step that has not run yet."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A stage about to run, under its title."""
+    """A stage that is about to run, with its title in the run."""
 
     stage: Stage[Any]
     title: str = ""
@@ -49,7 +49,7 @@ class Step:
         return fingerprint(self.key)
 
     def output(self, path: Path, result: dict[str, Any] | None, **facts: Any) -> "Output[Any]":
-        """Returns the output of the step."""
+        """Returns the output of the step in the folder `path`; `result` None: the step has not run."""
         return Output(
             self.title, self.stage.name, self.fingerprint, path, result, answers=self.stage.answers(), **facts
         )
@@ -65,18 +65,18 @@ class Output(Generic[Answer]):
     path: Path
     result: dict[str, Any] | None
     hit: bool = False
-    """Whether the store had it."""
+    """Whether the store had the output already, so that the step did not run."""
     seconds: float = 0.0
     why: Difference | None = None
     """The reason why the step had to run: the first thing that differs from the nearest output."""
     bytes: int = 0
     """The bytes of the output's files."""
     answers: type[Answer] | None = None
-    """The model of `value`; None: whoever calls `read` gives it."""
+    """The class of `value`, a pydantic model; None: `value` is not available, and `read` is told the class."""
 
     @property
     def known(self) -> bool:
-        """Returns whether the step has run."""
+        """Returns whether the step's answer is known; in a plan, it is not for a step that has yet to run."""
         return self.result is not None
 
     def get(self) -> dict[str, Any]:
@@ -90,35 +90,35 @@ class Output(Generic[Answer]):
         return self.result
 
     def read(self, answers: type[Read]) -> Read:
-        """Returns the answer with its fields.
+        """Returns the answer as an instance of the pydantic model `answers`.
 
         Raises:
             Unknown: the step has not run.
-            ValidationError: it is none of such a stage.
+            ValidationError: the answer does not fit the model.
         """
         return answers.model_validate(self.get())
 
     @cached_property
     def value(self) -> Answer:
-        """The answer with its fields."""
+        """The answer as an instance of the stage's answer model; Unknown when the step has not run."""
         assert self.answers is not None, f"what {self.title} answers is not known"
         return self.read(self.answers)
 
     def ref(self, inside: str | None = "") -> Ref[Any]:
-        """Returns a reference to the output, or to one file or folder of it; None: to its answer alone."""
+        """Returns a reference to the output, or to the file or folder `inside` it; None: to no path in it."""
         path = None if inside is None else self.path / inside
         return Ref(stage=self.stage, fingerprint=self.fingerprint, path=path)
 
 
 def title_of(steps: Sequence[Step]) -> str:
-    """Returns the title of steps of one stage that run as one."""
+    """Returns the title of steps of one stage that run as one: a single step's own, else "ingest (12)" for twelve."""
     return steps[0].title if len(steps) == 1 else f"{steps[0].stage.name} ({len(steps)})"
 
 
 def find_output(
     store: Store, stage: str, fingerprint: str, title: str, answers: type[Answer] | None = None
 ) -> Output[Answer] | None:
-    """Returns the output of a step if the store has it whole."""
+    """Returns the output of a step from the store; None when the store has none, or a damaged one."""
     if (manifest := store.find(stage, fingerprint)) is None:
         return None
     path = store.output(stage, fingerprint)

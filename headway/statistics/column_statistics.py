@@ -1,12 +1,12 @@
-"""Statistics of one stored column, over any rows, in any number of pieces.
+"""Statistics of one stored column, computed batch by batch over any rows, and merged over any number of pieces.
 
     column = ColumnStatistics("fare", "float32")
     column.update(batch.column("fare"))
     column.mean, column.std, column.quantile([0.5])
 
 Everything is accumulated in float64. Null, NaN, infinity and zero are four different things: moments, extremes and
-quantiles are of the finite values. Of a list or vector column they are of its elements, whatever row they are in; a null
-within a list is no element, and is counted.
+quantiles are of the finite values. Of a list or vector column they are of its elements, in whatever row; a null within
+a list is no element, and is counted apart (`null_elements`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headway.tabular.hashing import hash_texts, mix64
 from headway.tabular.list_arrays import flatten, run_starts
 
 LONG_BYTES = 4096
-"""The length from which a value is an image or a document: such values are not kept, only counted."""
+"""A value of more bytes is an image or a document: its column keeps only an estimate of how many are distinct."""
 MAX_DISTINCT = 65_536
 """The distinct values of a numeric column beyond which it keeps sketches in place of complete counts."""
 MAX_ALL = 1 << 21
@@ -39,7 +39,7 @@ _FEW_VALUES, _ROWS_PER_VALUE = 50, 10
 _LEAST_DISTINCT, _MOST_USUAL = 256, 512
 _BINS = 1 << 16
 _PROBE = 256
-"""The number of values that tell most columns of fractions from columns of whole numbers."""
+"""The number of first values that are looked at to tell most columns of fractions from columns of whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class Size:
     digest: int
     hashes: int
     rank_error: float
-    """The largest share of the rows by which a quantile in the middle is off; measured on uniform, normal and
-    exponential values of 20,000 to a million rows: 0.0051 of 800, 0.0244 of 200."""
+    """The largest rank error of a quantile in the middle, as a share of the rows; measured on uniform, normal and
+    exponential values of 20,000 to a million rows: 0.0051 with a digest of 800, 0.0244 with 200."""
     enough: int = 4096
-    """The number of sorted values below which they wait for more, so that taking every 8th leaves out no part of a
-    small batch."""
+    """The number of values below which a batch waits for more before every 8th of the sorted values is taken, so that
+    no part of a small batch is left out."""
 
 
 USUAL = Size(800, 1024, 0.006)
@@ -268,7 +268,7 @@ class ColumnStatistics:
     # --- merging
 
     def merge(self, other: Self) -> None:
-        """Add the rows of another piece."""
+        """Add the statistics of another piece of the column; ValueError when it is of another column."""
         if (other.name, other.type, other.shape) != (self.name, self.type, self.shape):
             raise ValueError(f"{self.name}: {self.type} cannot take in {other.name}: {other.type}")
         if other.shortest_list is not None and other.longest_list is not None:
@@ -351,8 +351,7 @@ class ColumnStatistics:
 
     @property
     def rank_error(self) -> float:
-        """The share of the values by which a quantile's rank may be off; 0.0 where quantiles are exact, or there are
-        none."""
+        """The share of the values by which a quantile's rank may be off; 0.0 where quantiles are exact or absent."""
         return self.sketches.size.rank_error if self.sketches is not None and self.type != "bytes" else 0.0
 
     def quantile(self, at: Sequence[float]) -> NDArray[np.float64]:
@@ -388,7 +387,8 @@ class ColumnStatistics:
         return np.diff(upto[places]).astype(np.float64)
 
     def top(self, k: int | None = None, min_count: int = 1) -> list[tuple[Any, int]]:
-        """Returns the most frequent values, (value, count) by falling count, equal counts by rising value.
+        """Returns the `k` most frequent values (None: all) with at least `min_count` rows, as (value, count) by falling
+        count, equal counts by rising value.
 
         Raises:
             ValueError: the column had too many distinct values to count them all.
@@ -448,7 +448,7 @@ class ColumnStatistics:
 
 
 def _whole(values: NDArray[np.float32]) -> NDArray[np.int32] | None:
-    """Convert finite floats to integers if all of them are small whole numbers, such as counts, minutes and years."""
+    """Returns finite floats as integers if all are small whole numbers, as counts, minutes and years are; else None."""
     probe = values[:_PROBE]
     if not ((np.abs(probe) < _BINS) & (probe == np.rint(probe))).all():
         return None
@@ -497,11 +497,11 @@ class Sketches:
             self._wait(sorted_values)
 
     def add_distinct(self, hashes: NDArray[np.uint64]) -> None:
-        """Add hashes of values without an order; a hash may occur any number of times."""
+        """Add hashes of values to the estimate of distinct values only, in any order and any number of times."""
         self._keep(_distinct(hashes))
 
     def absorb(self, values: NDArray[Any], counts: NDArray[np.int64]) -> None:
-        """Add complete counts in rising order, of a column that has overflowed since, or of another piece."""
+        """Add distinct values in rising order and their counts: of a column that has too many, or of another piece."""
         if not len(values):
             return
         self._keep(hashes_of(values))

@@ -1,4 +1,4 @@
-"""Counts of each value of a column: complete, mergeable, vectorised.
+"""Counts each distinct value of a column: complete, mergeable, vectorised.
 
     counts = NumberCounts(np.float64)
     counts.add(values, occurrences)
@@ -88,8 +88,8 @@ class Budget:
     held by all columns one of some 160 MiB. Without a folder nothing is spilled.
 
     Args:
-        columns: how many share it. Hundreds of them get less, since each also needs something to work with, and fold
-            what is pending sooner: words that recur are not to be held as often as they came.
+        columns: how many columns share it. More than 64 get a third, since each also needs memory to work with. Many
+            add up pending values sooner, so that a word is not held as often as it came.
     """
 
     def __init__(self, folder: Path | None = None, column: int = 24 << 20, total: int = 96 << 20, *, columns: int = 1):
@@ -101,7 +101,7 @@ class Budget:
         self._sum = 0
 
     def note(self, counts: TextCounts, size: int) -> None:
-        """Record the size of `counts`; spill it, or whichever is largest, when it is too large."""
+        """Record the size of `counts` in bytes; spill it, or the largest ones, while they exceed a limit."""
         if self.folder is None:
             return
         self._set(counts, size)
@@ -144,8 +144,8 @@ class TextCounts:
             self._fold()
         self._budget.note(self, self._bytes)
 
-    def adopt(self, run: Run) -> None:
-        """Add a run without reading it."""
+    def add_run(self, run: Run) -> None:
+        """Add a run without reading it; when there are too many, the shortest are merged into one on disk."""
         if run.rows:
             self._runs.append(run)
             if len(self._runs) > _MOST_RUNS and self._budget.folder is not None:
@@ -159,7 +159,7 @@ class TextCounts:
         if len(values):
             self.add(values, counts)
         for run in other._runs:
-            self.adopt(run)
+            self.add_run(run)
 
     def spill(self, keep: int) -> int:
         """Add up the pending values, and write a run if more than `keep` bytes remain in memory; return the bytes that
@@ -169,7 +169,7 @@ class TextCounts:
             run = write_run([self._sorted()], self._budget.folder)
             self._clear()
             del values, counts
-            self.adopt(run)
+            self.add_run(run)
         return self._bytes
 
     def _clear(self) -> None:
@@ -199,7 +199,7 @@ class TextCounts:
         return values, counts
 
     def _settle(self) -> None:
-        """Bring everything into memory, or into one run."""
+        """Merge runs and memory: into one run where there is a folder to spill to, else into memory."""
         if not self._runs or (len(self._runs) == 1 and not self._values):
             return
         if self._budget.folder is not None:
@@ -230,18 +230,18 @@ class TextCounts:
         elif self._values:
             yield from reblocked([self._sorted()])
 
-    def top(self, k: int | None, min_count: int = 1, unless: pa.Array | None = None) -> Block:
-        """Returns the k most frequent values (None: all) that occur `min_count` times and are not in `unless`.
+    def top(self, k: int | None, min_count: int = 1, exclude: pa.Array | None = None) -> Block:
+        """Returns the k most frequent values (None: all) with at least `min_count` rows, except those in `exclude`.
 
-        By falling count, equal counts by rising bytes. Memory is of 4k values and a block.
+        Sorted by falling count, equal counts by rising bytes. It holds about 4k values and a block in memory.
         """
         values: list[pa.Array] = []
         counts: list[NDArray[np.int64]] = []
         total, least = 0, min_count
         for block, occurrences in self.blocks():
             keep = occurrences >= least
-            if unless is not None:
-                keep &= ~pc.is_in(block, value_set=unless).to_numpy(zero_copy_only=False)
+            if exclude is not None:
+                keep &= ~pc.is_in(block, value_set=exclude).to_numpy(zero_copy_only=False)
             if not keep.all():
                 block, occurrences = block.filter(pa.array(keep)), occurrences[keep]
             values.append(block)
@@ -259,8 +259,8 @@ class TextCounts:
         order = np.argsort(-numbers, kind="stable")[:k]
         return words.take(pa.array(order)), numbers[order]
 
-    def others(self, words: pa.Array) -> tuple[int, int]:
-        """Returns the number of distinct values not in `words`, and of their occurrences."""
+    def count_others(self, words: pa.Array) -> tuple[int, int]:
+        """Returns the number of distinct values that are not in `words`, and the number of their occurrences."""
         distinct = rows = 0
         for values, counts in self.blocks():
             unseen = ~pc.is_in(values, value_set=words).to_numpy(zero_copy_only=False)
@@ -278,13 +278,13 @@ Block = tuple[pa.Array, NDArray[np.int64]]
 BLOCK = 16_384
 """The rows of a block, except the last one."""
 _BLOCK_BYTES = 2 << 20
-"""The bytes of a block of a temporary run, which has fewer rows when the strings are long."""
+"""The most bytes of a block of a temporary run, which has fewer rows when the strings are long."""
 _SCHEMA = pa.schema([("bytes", pa.large_binary()), ("count", pa.int64())])
 
 
 class Run:
-    """Some batches of an Arrow file, in rising order of their `bytes`. A temporary run's file is deleted with its last
-    user."""
+    """Some batches of an Arrow file of values and counts, in rising order of values. A temporary run's file is deleted
+    with its last user."""
 
     def __init__(self, path: Path, first: int, batches: int, rows: int, *, temporary: bool):
         self.path, self.rows = path, rows
@@ -335,8 +335,8 @@ def in_order(values: pa.Array, counts: NDArray[np.int64]) -> Block:
     return values.take(order), counts[order.to_numpy()]
 
 
-def exact(values: pa.Array) -> pa.Array:
-    """Copy strings to buffers without slack, which would show in the bytes of a file."""
+def compacted(values: pa.Array) -> pa.Array:
+    """Returns strings in buffers without slack, which would show in the bytes of a file."""
     offsets = np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values) + 1]
     data = values.buffers()[2] or pa.py_buffer(b"")
     buffers = [None, pa.py_buffer(offsets - offsets[0]), data.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))]
@@ -344,7 +344,7 @@ def exact(values: pa.Array) -> pa.Array:
 
 
 def merged(runs: Sequence[Iterable[Block]]) -> Iterator[Block]:
-    """Merge runs into one, in blocks of any length."""
+    """Merge sorted runs; yields each value once, in rising order, in blocks of any length."""
     for parts in _abreast(runs):
         if len(parts) == 1:
             ((_, values, counts),) = parts
@@ -367,8 +367,8 @@ def paired(
 
 
 def _abreast(runs: Sequence[Iterable[Block]]) -> Iterator[list[tuple[int, pa.Array, NDArray[np.int64]]]]:
-    """Cut the runs at common values; yields lists of (run, values, occurrences) of which no later one has a value of an
-    earlier one."""
+    """Cut sorted runs at common values; yields lists of (index of the run, values, occurrences). Each value is in one
+    list only."""
     sources = [iter(run) for run in runs]
     heads: list[Block | None] = [next(source, None) for source in sources]
     while True:

@@ -12,8 +12,8 @@ Which rows are kept is drawn by a hash of their number within the piece, so the 
 several pieces is as good as one of the whole, and after the first batches hardly any row is touched. Numbers are kept as
 they are; of texts and lists a 64-bit hash, which is enough to tell equal from different and keeps any cell at 8 bytes.
 
-By label, each class keeps its rows of least priority. A label of more than `MOST_CLASSES` values has no classes here: nothing
-is kept of it, and the uniform sample has to do.
+The sample by label keeps the rows of least priority of each class. A label of more than `MOST_CLASSES` values has no
+classes here: nothing is kept of it, and only the uniform sample is left.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class RowSample:
         self._drawn: list[RowsByPriority] = []
         self._pending = 0
         self.below = np.uint64(0xFFFFFFFFFFFFFFFF)
-        """The priority from which on rows are not kept."""
+        """The priority from which on rows are not kept; it falls as the sample fills."""
 
     @classmethod
     def create(cls, columns: int) -> RowSample:
         return cls(rows_for(columns))
 
     def choose(self, rows: int) -> tuple[Priority, NDArray[np.int64]]:
-        """Returns the priority of each of `rows` further rows, and the numbers of those that may enter the sample by
-        `add`."""
+        """Returns the priority of each of the next `rows` rows, and the positions among them of those that may enter
+        the sample by `add`."""
         numbers = np.arange(self._rows_seen, self._rows_seen + rows, dtype=np.uint64)
         self._rows_seen += rows
         priority = mix64(numbers, _SALT)
@@ -73,7 +73,7 @@ class RowSample:
         return priority, self.least(chosen, priority)
 
     def least(self, chosen: NDArray[np.int64], priority: Priority) -> NDArray[np.int64]:
-        """Returns the `rows` rows of least priority, in rising order."""
+        """Returns those of the rows `chosen` with the least priorities, at most `self.rows`, rising; lowers `below`."""
         if len(chosen) < self.rows:
             return chosen
         drawn = priority[chosen]
@@ -107,7 +107,7 @@ class RowSample:
             self.drawn()
 
     def drawn(self) -> RowsByPriority | None:
-        """Returns the sampled rows, least priority first; equal ones in the order they came."""
+        """Returns the sampled rows, least priority first, equal ones in the order they came; None: there are none."""
         if not self._drawn:
             return None
         if (
@@ -150,12 +150,12 @@ class RowSample:
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Returns sampled rows one after the other."""
+    """Returns batches of sampled rows as one batch."""
     return batches[0] if len(batches) == 1 else as_batch(pa.Table.from_batches(batches))
 
 
 def with_priority(priority: Priority, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns sampled rows in the form of the file."""
+    """Returns sampled rows as the file has them: with their priority as the first column."""
     arrays = [_alone(array) for array in rows.columns]
     return pa.RecordBatch.from_arrays([pa.array(priority), *arrays], names=[PRIORITY, *rows.schema.names])
 
@@ -176,7 +176,7 @@ def without_priority(table: pa.Table) -> RowsByPriority:
 
 
 def hashed_texts(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBatch:
-    """Returns rows in the form of the sample: numbers and nulls stay, texts and lists become hashes."""
+    """Returns some rows of a batch as the sample has them: numbers and nulls stay, texts and lists become hashes."""
     places = pa.array(rows)
     arrays = [_hashed(array.take(places)) for array in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
@@ -217,7 +217,7 @@ class LabelSample:
 
     def __init__(self, rows: int, *, off: bool = False):
         self.rows, self.off = rows, off
-        """The rows of the sample, and whether it is off since the label has too many values, or unknown ones."""
+        """The most rows of the sample; and whether it keeps none, as the label has too many values, or unknown ones."""
         self._classes: dict[int, RowSample] = {}
         """The sample of each class, by the hash of the label's value."""
 
@@ -226,7 +226,7 @@ class LabelSample:
         return cls(rows_for(columns))
 
     def choose(self, label: pa.Array, priority: Hashes) -> list[tuple[RowSample, Rows]]:
-        """Returns the sample of each class, with the rows of a batch that may enter it by `add`.
+        """Returns the sample of each class, with the rows of a batch that may enter it by `add`; empty when it is off.
 
         Args:
             priority: of each row, as `RowSample.choose` gives it.
@@ -260,7 +260,7 @@ class LabelSample:
         """Add the rows that `choose` returned.
 
         Args:
-            sampled: `hashed_texts` of the batch's rows `rows`, all that were drawn among them.
+            sampled: `hashed_texts` of the batch's rows `rows`, which include all that were drawn.
         """
         places = np.zeros(len(priority), np.int64)
         places[rows] = np.arange(len(rows))
@@ -268,7 +268,7 @@ class LabelSample:
             sample.add(priority[chosen], sampled.take(pa.array(places[chosen])))
 
     def _know(self, classes: list[int] | None) -> bool:
-        """Make room for classes; returns False, and stays off, when there are too many of them."""
+        """Make room for classes (None: unknown); returns False, and turns the sample off, when they are too many."""
         new = [] if classes is None else [value for value in classes if value not in self._classes]
         if classes is None or len(self._classes) + len(new) > MOST_CLASSES:
             self.off, self._classes = True, {}
@@ -288,7 +288,7 @@ class LabelSample:
             self._classes[value].merge(sample)
 
     def _drawn(self) -> list[tuple[int, RowsByPriority]]:
-        """Returns the rows of each class, in the order of the classes' hashes."""
+        """Returns the hash of each class and its sampled rows, in the order of the hashes."""
         drawn_of = [(value, self._classes[value].drawn()) for value in sorted(self._classes)]
         return [(value, drawn) for value, drawn in drawn_of if drawn is not None]
 
@@ -298,7 +298,7 @@ class LabelSample:
         return pa.Table.from_batches([joined([rows for _, (_, rows) in drawn])]) if drawn else None
 
     def save(self, path: Path) -> None:
-        """Write the sample, unless it is empty; the same sample gives the same bytes."""
+        """Write the sample, or delete the file if it is empty; the same sample gives the same bytes."""
         drawn = self._drawn()
         if not drawn:
             path.unlink(missing_ok=True)
@@ -312,7 +312,7 @@ class LabelSample:
 
     @classmethod
     def load(cls, path: Path, columns: int, *, rows: int) -> Self:
-        """Read the sample that `save` wrote; it is off if a split of `rows` rows has none."""
+        """Read the sample that `save` wrote; without a file it is off, or empty for a split of 0 `rows`."""
         by_label = cls.create(columns)
         if not path.is_file():
             by_label.off = rows > 0
@@ -331,7 +331,7 @@ class LabelSample:
 
 
 def _coded(label: pa.Array) -> tuple[pa.Array, NDArray[Any]]:
-    """Returns values, and the place of each row's value among them; some of the values may not occur."""
+    """Returns values, and the index of each row's value among them; some of the values may not occur."""
     if pa.types.is_int64(label.type):
         ends = pc.min_max(label).as_py()
         if ends["max"] - ends["min"] < _RANGE:  # a hash table takes ten times as long

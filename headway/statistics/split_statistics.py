@@ -24,7 +24,7 @@ from headway.errors import DataError
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import LABEL, Column
 from headway.statistics.column_statistics import ColumnStatistics, Limits
-from headway.statistics.counts import BLOCK, Budget, Run, exact
+from headway.statistics.counts import BLOCK, Budget, Run, compacted
 from headway.statistics.row_sample import FILE as SAMPLE_NAME
 from headway.statistics.row_sample import FILE_BY_LABEL as LABEL_SAMPLE_NAME
 from headway.statistics.row_sample import LabelSample, RowSample, hashed_texts
@@ -40,9 +40,9 @@ _COUNTS = pa.schema(
         ("count", pa.int64()),
     ]
 )
-"""The columns of the file of counts, with a row for each distinct value; `column` counts the columns of
-statistics.json, and only its type's field is set. Batches hold values of one column, in rising order, `BLOCK` of them
-but for its last one."""
+"""The columns of the file of counts, with a row for each distinct value; `column` is the index of its column in
+statistics.json, and only the field of its type is set. Each batch has the values of one column, in rising order,
+`BLOCK` of them except in its last batch."""
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 """The compression of the file: a sixth of the bytes of 20 columns and 10,000 rows, and faster than none."""
 _IN_MEMORY, _ALL_IN_MEMORY = 4 * BLOCK, 1 << 20
@@ -60,13 +60,13 @@ class SplitStatistics:
 
     @classmethod
     def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> Self:
-        """Returns the statistics of no rows; without a folder to spill to, all text stays in memory."""
+        """Returns empty statistics of these columns; without a folder to spill to, all text stays in memory."""
         limits, budget = _shares([column.type for column in columns], spill)
         columns_of = [ColumnStatistics(c.name, c.type, c.shape, limits=limits, budget=budget) for c in columns]
-        return cls({column.name: column for column in columns_of}).described(columns)
+        return cls({column.name: column for column in columns_of}).with_units(columns)
 
-    def described(self, columns: Iterable[Column]) -> Self:
-        """Note of each column whether it holds dates or times, which files do not keep; returns these statistics."""
+    def with_units(self, columns: Iterable[Column]) -> Self:
+        """Set the unit of dates and times of each column, which files do not keep; returns these statistics."""
         for column in columns:
             if column.temporal is not None and column.name in self.columns:
                 self.columns[column.name].temporal = column.temporal
@@ -123,7 +123,7 @@ class SplitStatistics:
         return [(name, f"{column.type}{list(column.shape)}") for name, column in self.columns.items()]
 
     def save(self, folder: Path) -> None:
-        """Write the folder, whose parent is there; the same statistics give the same bytes."""
+        """Write the statistics into `folder`, whose parent exists; the same statistics give the same bytes."""
         folder.mkdir(exist_ok=True)  # not its parents: they go when a stage is given up
         columns = [column.to_json() for column in self.columns.values()]
         text = json.dumps({"format": FORMAT, "rows": self.rows, "columns": columns}, indent=1)
@@ -145,8 +145,8 @@ class SplitStatistics:
         """Read what `save` wrote; `spill` is that of `create`.
 
         Args:
-            in_memory: much text, too, is read and not referred to: the folder may go.
-            only: these columns, without the sampled rows: to be looked at, not to be merged; None: everything.
+            in_memory: whether text is read even where there is much of it, so that the folder may go.
+            only: the columns to load, without sampled rows: to be looked at, not to be merged; None: everything.
 
         Raises:
             DataError: the folder is missing or damaged.
@@ -207,7 +207,7 @@ def _blocks(column: ColumnStatistics) -> tuple[str, Iterator[tuple[Any, NDArray[
     """Returns the field of a column's distinct values, and the values in rising order with their counts, `BLOCK` at a
     time."""
     if column.text is not None:
-        return "bytes", ((exact(values), counts) for values, counts in column.text.blocks())
+        return "bytes", ((compacted(values), counts) for values, counts in column.text.blocks())
     assert column.numbers is not None
     values, counts = column.numbers.sorted()
     cuts = [slice(i, i + BLOCK) for i in range(0, len(counts), BLOCK)]
@@ -231,7 +231,7 @@ def _load_counts(
             if column is None:
                 pass
             elif column.text is not None and (rows or 0) > few and not in_memory:
-                column.text.adopt(Run(path, first, count, rows or 0, temporary=False))
+                column.text.add_run(Run(path, first, count, rows or 0, temporary=False))
             else:
                 read = sum(_take(reader.get_batch(i), column) for i in range(first, first + count))
                 if read != (rows or 0):

@@ -24,7 +24,7 @@ VERSION = 8
 
 
 class StatisticsRequest(Stage[WindowStatistics]):
-    """The stored columns, and the saved statistics of each split's spans, in window order."""
+    """The request of the stage: the stored columns, and the saved statistics of each split's spans, in window order."""
 
     name, version, runs = "statistics", VERSION, "headway.statistics.stage:merge"
     columns: tuple[Column, ...]
@@ -33,7 +33,7 @@ class StatisticsRequest(Stage[WindowStatistics]):
 
 
 def merge(request: StatisticsRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """Run the stage: write out/<split>/ and out/statistics.pb; return rows and a summary of each column by split."""
+    """Merges statistics; writes out/<split>/ and out/statistics.pb; returns rows and a summary of columns by split."""
     merged = {}
     total = sum(map(len, request.splits.values()))
     done = 0

@@ -1,4 +1,4 @@
-"""The answer of the statistics stage, with fields: rows by split, and a summary of each column.
+"""The result of the statistics stage, as fields: rows by split, and a summary of each column.
 
 found = WindowStatistics.model_validate(result)
 found.rows["train"], found.of("train")["carrier"].distinct

@@ -1,7 +1,7 @@
 """Atomic writes, so that a file is always complete even when the disk is full, read-only or removed.
 
-storage_error(error)                      # an OSError of a full or forbidden disk as a StoreError, with path and fix
-with writing(root):                       # a full disk becomes a StoreError that says what to do
+storage_error(error)                      # the StoreError, with path and fix, for a full or forbidden disk
+with writing(root):                       # the OSError of a full disk becomes a StoreError that says what to do
     replace_text(root / "runs" / "1.json", "{}\\n")     # old text or new, never a part
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headway.errors import StoreError
-from headway.storage.process_identity import mark
+from headway.storage.process_identity import temporary_name
 
 _ROOM = "make room (headway clean lists what no run needs, and --yes deletes it), or name another store"
 FIXES = {
@@ -31,16 +31,16 @@ FIXES = {
     errno.EMFILE: "raise the limit of open files: ulimit -n",
     errno.EFBIG: "raise `ulimit -f`, or name a store on a disk that takes larger files",
 }
-"""The fix for each way in which a disk refuses to be written."""
+"""The fix for each error number (errno) with which a disk refuses to be read or written."""
 _FOREIGN = ("tensorflow", "pyarrow", "keras", "h5py")
 _RIGHTS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @contextlib.contextmanager
 def writing(root: Path) -> Iterator[None]:
-    """Raise failures of the disk as StoreErrors with the path and the fix; every other error passes unchanged.
+    """Raise the disk's OSErrors in the block (full, read-only, forbidden) as StoreErrors with path and fix.
 
-    A right that is missing outside of `root` passes too: it is somebody else's file, such as a source.
+    Other errors pass unchanged. So does a missing permission outside of `root`: that file is not the store's.
     """
     try:
         yield
@@ -57,10 +57,10 @@ def storage_error(error: BaseException, root: Path | None = None) -> StoreError 
     """Returns the StoreError, with path and fix, for a disk that is full, read-only or forbidden; None for other
     errors.
 
-    TensorFlow and Arrow raise types of their own, which end in the system's words: they are known by those.
+    Exceptions of TensorFlow and Arrow have no errno: they are recognized by the system's words in their message.
 
     Args:
-        root: named when the error names no file, as that of a failed write does not.
+        root: the path to name when the error names no file, as after a failed write; None: the working directory.
     """
     number = error.errno if isinstance(error, OSError) and error.errno is not None else None
     if number not in FIXES:
@@ -81,7 +81,7 @@ def storage_error(error: BaseException, root: Path | None = None) -> StoreError 
 
 
 def _written(error: OSError) -> str | None:
-    """Returns the file that a system call failed on; for a copy, the new file."""
+    """Returns the file that a system call failed on (for a copy, the new file); None when the error names none."""
     name = error.filename2 or error.filename
     return os.fsdecode(name) if isinstance(name, str | bytes) else None
 
@@ -95,7 +95,7 @@ def write_synced(path: Path, text: str) -> None:
 
 
 def sync_path(path: Path) -> None:
-    """Fsync a file or a folder; a folder's own sync makes the names in it last."""
+    """Fsync a file or a folder. Syncing a folder makes new and renamed files in it survive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -107,7 +107,7 @@ def replace_text(path: Path, text: str) -> None:
     """Write a file so that a reader, also after a power cut, sees the old text or the new, never a part."""
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(mark(f".{path.name}"))  # `Store.sweep` knows its name
+        temporary = path.with_name(temporary_name(f".{path.name}"))  # `Store.sweep` knows its name
         try:
             write_synced(temporary, text)
             temporary.replace(path)
@@ -117,9 +117,9 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def copy_tree(source: Path, target: Path, *, link: bool = False) -> None:
-    """Copy a folder's files and folders; `target` may exist. `link`: by hard links where the disk has them.
+    """Copy a folder's files and folders; `target` may exist. With `link`, files are hard-linked if the disk can.
 
-    shutil.copytree would gather a full disk's errors into one that has no errno.
+    shutil.copytree is not used, since it merges the errors of a full disk into one without an errno.
     """
     target.mkdir(exist_ok=True)
     for path in sorted(source.iterdir()):
@@ -130,7 +130,7 @@ def copy_tree(source: Path, target: Path, *, link: bool = False) -> None:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Hard-link a file to a second name, or copy it to another disk or one without links."""
+    """Hard-link the file `source` as `target`. Copy it if that is another disk, or one without hard links."""
     try:
         os.link(source, target)
     except OSError:
@@ -138,7 +138,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder; the next sweep removes what cannot be removed now."""
+    """Remove a file or a folder. Errors are ignored: the next `Store.sweep` removes what is left."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

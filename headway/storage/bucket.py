@@ -6,7 +6,7 @@
     bucket.get("stages/x/a", Path("b"), 17, "1c291ca3")             # checked against bytes and crc32c
 
 An object appears whole or not at all, when its put ends; there is no rename. pyarrow uploads files, a part at a time, and
-copies within the bucket; obstore does all else. Both send a request again that failed in a way that passes
+copies within the bucket; obstore does all else. Both retry a request that failed for a passing reason
 (`headway.storage.filesystem`).
 """
 
@@ -26,12 +26,12 @@ import pyarrow as pa
 from headway.errors import StoreError
 from headway.storage import manifest
 from headway.storage.filesystem import client_of, refusal_or_fault, resolve
-from headway.storage.objects import ObjectData, ObjectInfo, Offset, each
+from headway.storage.objects import CorrectedClock, ObjectData, ObjectInfo, in_parallel
 
 ORPHAN_SECONDS = 24 * 3600.0
-"""The age from which the objects of an attempt that no manifest names are removed."""
+"""The age in seconds from which the objects of an upload that no manifest names are removed."""
 LAST = ("saved_model.pb", "checkpoint.json")
-"""The file that is put last, since it makes a serving copy or a checkpoint whole."""
+"""The files that are uploaded last: each marks its folder, a serving copy or a checkpoint, as complete."""
 _LISTING_SECONDS = 2.0
 _PART_BYTES = 4 << 20
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -41,7 +41,7 @@ Item = TypeVar("Item")
 
 
 class Bucket:
-    """The objects below one prefix of a bucket; keys are relative to it.
+    """The objects below one prefix of a bucket; keys are relative to it. The methods of `Folder`, for a bucket.
 
     Args:
         url: s3://bucket/path or gs://bucket/path.
@@ -53,16 +53,16 @@ class Bucket:
     def __init__(self, url: str):
         self.url = url.rstrip("/")
         self._listings: dict[str, tuple[float, dict[str, ObjectInfo]]] = {}
-        self._clock = Offset(self._ask_time)
+        self._clock = CorrectedClock(self._ask_time)
 
     def name(self, key: str) -> str:
         """Returns the full name of an object, for messages."""
         return f"{self.url}/{key}"
 
     def check(self) -> None:
-        """Raise StoreError unless the bucket exists, can be listed, and keeps to the conditions of a put.
+        """Raise StoreError unless the bucket exists, can be written, and honors If-None-Match and If-Match of a put.
 
-        A server that ignores them would let two machines hold one lock, and lose the commit of one of them.
+        Writes and deletes a small object. A server that ignores them would let two machines hold the same lock.
         """
         key = f".probe-{uuid.uuid4().hex[:12]}"
         first_tag = self._put(key, b"1", mode="create")
@@ -83,11 +83,11 @@ class Bucket:
             raise StoreError(problem, where=self.url, fix=fix)
 
     def time(self) -> float:
-        """Returns seconds since 1970 by the bucket's clock."""
+        """Returns the present time by the bucket's clock, in seconds since 1970."""
         return self._clock.time()
 
     def _ask_time(self) -> float:
-        """Returns the time of an object that is put now, by the bucket's clock."""
+        """Returns the time that the bucket gives to an object put now (and then deleted), in seconds since 1970."""
         key = f".clock-{uuid.uuid4().hex[:12]}"
         self.write(key, b"{}")
         try:
@@ -96,8 +96,8 @@ class Bucket:
             self.delete([key])
 
     def listing(self, prefix: str = "") -> dict[str, ObjectInfo]:
-        """Returns every object below a folder, by key, from one listing, except the empty ones by which consoles show
-        folders."""
+        """Returns the size and time of every object below a folder, by key, from a new listing. The empty objects with
+        which web consoles show folders are left out."""
         prefix = prefix.rstrip("/")
         objects = self._ask(prefix, lambda client: client.list(prefix or None).collect()) or ()
         found = {o["path"]: ObjectInfo(o["size"], round(o["last_modified"].timestamp() * 1e6) * 1000) for o in objects}
@@ -107,7 +107,7 @@ class Bucket:
         return found
 
     def children(self, prefix: str) -> list[str]:
-        """Returns the names right below a folder, sorted. An attempt that was never committed is not a child."""
+        """Returns the names right below a folder, sorted. Outputs and versions without a manifest are left out."""
         if "/" in prefix:
             listed = [key[len(prefix) + 1 :] for key in self._seen(prefix) if key.startswith(prefix + "/")]
             if prefix.startswith(("stages/", "models/")) and prefix.count("/") == 1:
@@ -119,7 +119,7 @@ class Bucket:
         return sorted({path.rpartition("/")[2] for path in paths if path != prefix})
 
     def look(self, key: str) -> ObjectData | None:
-        """Returns a small object and its tag, from one answer; None when there is none."""
+        """Returns the bytes and the tag of a small object, from one request; None when there is no such object."""
 
         def action(client: Any) -> ObjectData:
             found = client.get(key)
@@ -130,8 +130,8 @@ class Bucket:
     # --- what was seen
 
     def _seen(self, key: str) -> dict[str, ObjectInfo]:
-        """Returns every object of the stage or the model that `key` belongs to, from a listing that is at most seconds
-        old."""
+        """Returns the objects of the stage or the model that `key` belongs to, by key, from a listing that is cached
+        for some seconds."""
         area = "/".join(key.split("/")[:2])
         listings = self._listings  # another one after a refresh: what was listed before must not outlive it
         cached = listings.get(area)
@@ -156,7 +156,7 @@ class Bucket:
     def exists(self, folder: str) -> bool:
         return self.seen(f"{folder}/{manifest.NAME}") is not None
 
-    def placed(self, key: str) -> bool:
+    def is_published(self, key: str) -> bool:
         return self.seen(f"{key}/{LAST[0]}") is not None
 
     def freed(self, key: str) -> int:
@@ -166,7 +166,7 @@ class Bucket:
         return max((found.changed / 1e9 for found in self._below(key).values()), default=0.0) or self.time()
 
     def _below(self, key: str) -> dict[str, ObjectInfo]:
-        """Returns an object, or all objects of a folder, as they are now."""
+        """Returns the size and time of an object, or of all objects in a folder, by key, from a new listing."""
         listed = self.listing(key.rpartition("/")[0])
         return {name: found for name, found in listed.items() if name == key or name.startswith(key + "/")}
 
@@ -209,10 +209,10 @@ class Bucket:
         return client_of(self.url)
 
     def put(self, key: str, path: Path, crc32c: str) -> None:
-        """Upload a file, whose checksum is computed on the way.
+        """Upload a file, and check its crc32c (eight hex digits) on the way.
 
         Raises:
-            StoreError: the bucket does not take it, or the file's bytes are not those of `crc32c` any more.
+            StoreError: the bucket refuses it, or the file's crc32c is another one, since the file changed.
         """
 
         def action(client: Any) -> None:
@@ -234,10 +234,10 @@ class Bucket:
             raise self._no_bucket(key) from None
 
     def get(self, key: str, path: Path, bytes: int, crc32c: str) -> None:
-        """Download an object to a file, whose folder is made.
+        """Download an object to a file, and make the file's folder if need be.
 
         Raises:
-            StoreError: it is gone, or has other bytes than it should, however often it is read.
+            StoreError: the object is gone, or its size in bytes or its crc32c is not the given one.
         """
 
         fix = "delete it: headway run makes it again"
@@ -250,11 +250,11 @@ class Bucket:
             raise StoreError(problem, where=self.name(key), fix=fix)
 
     def copy(self, key: str, path: Path) -> tuple[int, str] | None:
-        """Download an object to a file, block by block; its bytes and crc32c, or None where there is none, which leaves no
-        file.
+        """Download an object to a file, block by block. Returns its size in bytes and its crc32c; None, and deletes the
+        file, when there is no such object.
 
         Raises:
-            StoreError: its name leads out of the bucket's folder on a disk.
+            StoreError: the key has a part such as "..", which would lead out of a folder; or the download failed.
         """
         if not manifest.is_inside(key):
             raise StoreError("the name of this object leads out of the store", where=self.name(key), fix="delete it")
@@ -269,7 +269,7 @@ class Bucket:
         return found
 
     def duplicate(self, key: str, other: str) -> None:
-        """Copy an object within the bucket, without its bytes coming here.
+        """Copy the object `key` to the key `other` within the bucket, without a download.
 
         Raises:
             StoreError: it is gone, or the bucket does not take the copy.
@@ -281,20 +281,20 @@ class Bucket:
             raise StoreError("is gone", where=self.name(key), fix="run again") from None
 
     def move(self, key: str, other: str) -> None:
-        """Give an object another name, by a copy."""
+        """Rename the object `key` to `other`: copy it, then delete the old one."""
         self.duplicate(key, other)
         self.delete([key])
 
     def checksums(self, keys: Sequence[str]) -> list[tuple[int, str] | str]:
-        return each(lambda key: self._ask(key, lambda client: _read(client, key)) or "is gone", keys)
+        return in_parallel(lambda key: self._ask(key, lambda client: _read(client, key)) or "is gone", keys)
 
     def put_all(self, files: Iterable[tuple[str, Path, str]]) -> None:
-        """Put each (key, file, crc32c), several at once."""
-        each(lambda item: self.put(*item), files)
+        """Upload each (key, file, crc32c), several at a time."""
+        in_parallel(lambda item: self.put(*item), files)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; missing ones count as deleted."""
-        each(lambda key: self._ask(key, lambda client: client.delete(key)), keys)
+        in_parallel(lambda key: self._ask(key, lambda client: client.delete(key)), keys)
 
     def delete_folder(self, prefix: str) -> None:
         """Delete everything below a folder, in as few requests as the bucket allows."""
@@ -312,7 +312,7 @@ class Bucket:
         self.refresh()
 
     def publish(self, folder: Path, key: str, good: Callable[[str], bool]) -> None:
-        """Put a folder under a name of its own, an attempt, which the manifest names: its put is the commit."""
+        """Upload a folder's files below a new name (an attempt), then commit them as `key` by a manifest naming it."""
         made = manifest.read(folder)
         if made is None:
             self.publish_plain(folder, key)
@@ -322,10 +322,10 @@ class Bucket:
         self.commit(key, attempt, made, good)
 
     def commit(self, key: str, attempt: str, made: manifest.Manifest, good: Callable[[str], bool]) -> None:
-        """Make the files of an attempt the output `key`, by putting their manifest.
+        """Make the uploaded files of an attempt the output `key`, by putting a manifest that names the attempt.
 
         Args:
-            good: whether a key is a whole output; then another process was faster with the same, and its one stays.
+            good: returns whether a key is a valid output. If `key` is one already, it stays; this attempt is deleted.
         """
         base, commit = f"{key}/{attempt}", f"{key}/{manifest.NAME}"
         listing = self.listing(base)
@@ -346,7 +346,7 @@ class Bucket:
         self.refresh()
 
     def publish_plain(self, folder: Path, key: str) -> None:
-        """Put a folder for readers without manifests; the file that makes it whole goes last."""
+        """Upload a folder without a manifest (a serving copy, a checkpoint); the file in `LAST` goes last."""
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         for last in (False, True):
             chosen = [path for path in files if (path.name in LAST) == last]
@@ -356,7 +356,7 @@ class Bucket:
         self.refresh()
 
     def attempts(self) -> list[str]:
-        """Returns the folders of attempts, committed or not, in which nothing was put lately."""
+        """Returns the folders of attempts, committed or not, whose newest object is at least `orphan_seconds` old."""
         changed: dict[str, int] = {}
         for area in ("stages", "models"):
             for key, found in self.listing(area).items():
@@ -396,7 +396,7 @@ class Bucket:
 
 
 def _read(client: Any, key: str, write: Callable[[bytes], object] = lambda block: None) -> tuple[int, str]:
-    """Pass the bytes of an object to `write`, and return their number and crc32c."""
+    """Read an object, pass its bytes to `write` block by block, and return their number and crc32c."""
 
     def blocks() -> Iterator[bytes]:
         for part in client.get(key).stream(min_chunk_size=_PART_BYTES):
@@ -407,10 +407,10 @@ def _read(client: Any, key: str, write: Callable[[bytes], object] = lambda block
 
 
 def new_attempt() -> str:
-    """Returns a name for the files of an output in a bucket that no other attempt has."""
+    """Returns a new random name for an attempt: the folder in a bucket that one upload of an output gets."""
     return uuid.uuid4().hex[:12]
 
 
 def _tag(meta: Any) -> str:
-    """Returns the ETag of an object from the server's answer, with its generation where it has one."""
+    """Returns an object's ETag, with its version or generation if it has one, from the server's answer."""
     return f"{meta['e_tag'] or ''}|{meta['version'] or ''}"

@@ -32,7 +32,7 @@ from headway.storage.manifest import blocks, crc32c
 SCHEMES = ("s3", "gs")
 _MAGIC = re.compile(r"[*?[]")
 TRIES = 4
-"""The number of times a request is sent, by whichever client; docs/storage.md says how long they take."""
+"""The number of times that pyarrow and obstore send a request before it fails (docs/storage.md: how long it takes)."""
 _CONNECT_SECONDS = 10.0
 _SILENT_SECONDS = 30.0
 _GCS_RETRY_SECONDS = 15.0
@@ -45,7 +45,7 @@ _SAID = (
     r"(message|error)\"?: ?\"(?P<message>[^\"]+)\"",
     r"kind: (?P<message>Timeout)",
 )
-"""A pattern for the words that the clients put around what a server or the network said."""
+"""Patterns that find what the server or the network said in the text of a client's error."""
 _REFUSALS = {
     r"Request_?Time_?Too_?Skewed": "set this machine's clock, which is too far from the bucket's",
     r"Invalid_?Access_?Key_?Id|Signature_?Does_?Not_?Match|Expired_?Token|Invalid_?Token|401 Unauth|UNAUTHENTICATED|"
@@ -65,12 +65,12 @@ _RIGHTS = {
 
 
 def is_remote(name: str) -> bool:
-    """Returns whether `name` lies in a bucket."""
+    """Returns whether `name` is in a bucket: whether it begins with s3:// or gs://."""
     return name.split("://", 1)[0] in SCHEMES if "://" in name else False
 
 
 def has_magic(name: str) -> bool:
-    """Returns whether `name` is a glob."""
+    """Returns whether `name` holds a wildcard of a glob: `*`, `?` or `[`."""
     return _MAGIC.search(name) is not None
 
 
@@ -106,7 +106,7 @@ def _filesystem(scheme: str) -> Any:
 
 
 def client_of(url: str) -> Any:
-    """Returns the client of the objects in a bucket's folder, set up as its filesystem is."""
+    """Returns the obstore client of a bucket's folder, with region, endpoint and timeouts as for pyarrow."""
     from obstore.store import GCSStore, S3Store
 
     filesystem, path = resolve(url)
@@ -137,7 +137,7 @@ def client_of(url: str) -> Any:
 
 
 def _profile() -> dict[str, str]:
-    """Returns the keys of AWS_PROFILE in ~/.aws/credentials, where pyarrow finds them; obstore looks into no file."""
+    """Returns the keys of AWS_PROFILE from ~/.aws/credentials, which obstore does not read; {} when there are none."""
     path = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials")
     file = configparser.ConfigParser(interpolation=None)
     with contextlib.suppress(OSError, KeyError, configparser.Error):
@@ -149,10 +149,10 @@ def _profile() -> dict[str, str]:
 
 
 def resolve(name: str) -> tuple[pafs.FileSystem, str]:
-    """Returns the filesystem of a name, and the path in it.
+    """Returns the pyarrow filesystem of a name, and the path within it.
 
     Raises:
-        ConfigError: an unknown scheme.
+        ConfigError: the scheme is unknown, or the name holds a user or a password.
     """
     if "://" not in name:
         return pafs.LocalFileSystem(), name
@@ -169,7 +169,7 @@ def resolve(name: str) -> tuple[pafs.FileSystem, str]:
 
 @contextlib.contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Raise the storage's errors on reading a file as DataErrors that name it."""
+    """Raise errors of the disk or the bucket in the block as DataErrors that name the file; others pass unchanged."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -179,7 +179,7 @@ def reading(name: str) -> Iterator[None]:
 
 
 def unreadable(name: str, error: Exception) -> DataError:
-    """Returns the error of a file that cannot be read, with its fix."""
+    """Returns the DataError, with its fix, for a file or an object whose reading failed with `error`."""
     remote = is_remote(name)
     if isinstance(error, FileNotFoundError):
         fix = "check the path; a file that was there may have been moved or deleted"
@@ -194,7 +194,7 @@ def unreadable(name: str, error: Exception) -> DataError:
 
 
 def refusal_or_fault(name: str, error: Exception) -> tuple[str, str]:
-    """Returns the problem of what a bucket's client raised, and its fix."""
+    """Returns the problem and the fix of an error that a bucket's client raised: a server's refusal, or a fault."""
     text = str(error)
     found = next(filter(None, (re.search(pattern, text, re.DOTALL) for pattern in _SAID)), None)
     said = ": ".join(filter(None, found.groupdict().values())) if found else text.partition("\n")[0]
@@ -212,12 +212,12 @@ def refusal_or_fault(name: str, error: Exception) -> tuple[str, str]:
 
 
 def reason_of(error: Exception) -> str:
-    """Returns why the system refused, in one line; the error's kind when it does not say."""
+    """Returns the system's reason of an error in one line; else the message's first line, else the error's type."""
     return getattr(error, "strerror", None) or str(error).partition("\n")[0] or type(error).__name__
 
 
 def open_file(name: str) -> pa.NativeFile:
-    """Open a file for reading at any place.
+    """Open a file on a disk or in a bucket for reading, with seek.
 
     Raises:
         DataError: it cannot be opened.
@@ -228,7 +228,7 @@ def open_file(name: str) -> pa.NativeFile:
 
 
 def checksum(name: str) -> tuple[int, str]:
-    """Returns the bytes of a file and its crc32c as eight hex digits; DataError when it cannot be read."""
+    """Returns a file's size in bytes and its crc32c as eight hex digits; DataError when it cannot be read."""
     with open_file(name) as file, reading(name):
         return crc32c(blocks(file))
 
@@ -236,10 +236,10 @@ def checksum(name: str) -> tuple[int, str]:
 def entries(
     folder: Path, *, refused: Callable[[OSError], None] = lambda error: None
 ) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yields each file and folder below a local folder, except those that are removed meanwhile.
+    """Yields the path and the lstat of each file and folder below a local folder, except those removed meanwhile.
 
     Args:
-        refused: is told why a folder cannot be listed, which is passed over too.
+        refused: called with the error of a folder that cannot be listed; the folder is skipped unless this raises.
     """
     for where, folders, files in os.walk(folder, onerror=refused):
         folders.sort()
@@ -256,7 +256,7 @@ def below(folder: str) -> list[str]:
     """Returns every file in a folder and its subfolders, sorted; none when there is no such folder.
 
     Raises:
-        DataError: a folder cannot be listed, whose files would be missing.
+        DataError: one of the folders cannot be listed.
     """
 
     def refused(error: OSError) -> None:
@@ -284,8 +284,8 @@ def kind(name: str) -> str | None:
 
 
 def size_and_time(name: str) -> tuple[int, float]:
-    """Returns the bytes of a file and when it was last changed, in seconds since 1970; (0, 0.0) when it does not
-    exist."""
+    """Returns a file's size in bytes and the time of its last change in seconds since 1970; (0, 0.0) when there is no
+    such file."""
     filesystem, path = resolve(name)
     with reading(name):
         info = filesystem.get_file_info(path)
@@ -293,7 +293,7 @@ def size_and_time(name: str) -> tuple[int, float]:
 
 
 def matches(pattern: str) -> list[str]:
-    """Returns the files and folders that a glob names, sorted: `*`, `?` and `[...]` within one path part."""
+    """Returns the files and folders that match a glob, sorted; `*`, `?` and `[...]` match within one part of a path."""
     if not has_magic(pattern):
         return [pattern] if kind(pattern) else []
     if not is_remote(pattern):

@@ -31,14 +31,14 @@ def fingerprint(key: Key) -> str:
 
 
 class Difference(Result):
-    """The reason why the store has no output with a key: what in the key differs from that of the nearest output."""
+    """The reason why a step must run: the first difference of its key from the most similar stored output's."""
 
     kind: Literal["value", "entries", "new", "gone", "order", "never run", "damaged", "follows"]
-    """The kind of the difference: a value, the number of a list's entries, an entry that only one key has, the order of
-    files. Or there was no output like it, it is damaged, or a plan cannot know before other steps have run."""
+    """The kind of the difference: of a value, a list's number of entries, an entry that only one key has, the order of
+    files; or there is no such output yet, it is damaged, or (follows) it depends on steps that have not run yet."""
     place: tuple[str, ...] = ()
-    """The names that lead to the difference, from the outside in; an entry of a list is its number, or the path of a
-    file, in brackets."""
+    """The path to the difference within the key, outermost name first. A list's entry is shown by its index, or by the
+    path of its file, in brackets."""
     old: str = ""
     """The value in the key of the old output, shortened, or its number of entries."""
     new: str = ""
@@ -70,7 +70,7 @@ def first_difference(old: Key, new: Key) -> Difference | None:
     """Returns the first difference of two keys; None exactly when their fingerprints are equal.
 
     Keys are compared in the order of `new`. Entries of a list that are files (they have a "path") are matched and named
-    by it, other entries by their place.
+    by it, other entries by their index.
     """
     # through JSON, so that a key from a manifest (lists) equals the same key fresh from a config (tuples)
     return _difference(json.loads(json.dumps(old)), json.loads(json.dumps(new)), ())
@@ -99,7 +99,7 @@ def _difference(old: Any, new: Any, at: tuple[str, ...]) -> Difference | None:
 
 
 def _by_path(entries: list[Any]) -> dict[str, Any] | None:
-    """Files by their path; None when the values are not files, or a path occurs twice."""
+    """Returns a list's entries by their "path"; None when an entry has none, or a path occurs twice."""
     if not all(isinstance(entry, dict) and isinstance(entry.get("path"), str) for entry in entries):
         return None
     by_path = {entry["path"]: entry for entry in entries}
@@ -111,7 +111,7 @@ def _short(value: Any) -> str:
 
 
 def shared(old: Key, new: Key) -> int:
-    """Returns the number of equal leaves of two keys."""
+    """Returns the number of leaf values that are equal in two keys, by which the most similar key is found."""
     if isinstance(old, dict) and isinstance(new, dict):
         return sum(shared(old[name], new[name]) for name in old.keys() & new.keys())
     if isinstance(old, list | tuple) and isinstance(new, list | tuple):
@@ -120,7 +120,7 @@ def shared(old: Key, new: Key) -> int:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Yields every text in nested dicts and lists, such as the fingerprints in a key."""
+    """Yields every string value in nested dicts and lists, such as the fingerprints in a key; not the keys of dicts."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from headway.errors import Locked, StoreError
 from headway.messages import now
 from headway.storage.objects import ObjectData
-from headway.storage.process_identity import alive, boot, here, place, started
+from headway.storage.process_identity import alive, boot, here, host_name, started
 
 if TYPE_CHECKING:
     from headway.storage.bucket import Bucket
@@ -48,9 +48,9 @@ class Lock:
     Args:
         key: the lock's object, locks/<name>.json.
         lease_seconds: how long after its last sign of life a holder on another host counts as gone.
-        facts: what else it says of the holder, such as the run.
-        once: the name is this holder's alone, and is not taken again.
-        on_taken: called when the lock was taken: what was known of the store may be old.
+        facts: what else its object says of the holder, such as the run.
+        once: no other holder uses this name, so that `release` always deletes the object.
+        on_taken: called after the lock was taken, since what is cached of the store may be out of date.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Lock:
 
     @contextlib.contextmanager
     def held(self, *, wait_seconds: float = 0.0, on_wait: Callable[[str], None] = lambda who: None) -> Iterator[None]:
-        """Hold the lock within the block; `on_wait` is called once with the current holder.
+        """Hold the lock within the block; `on_wait` is called once with the current holder as text.
 
         Raises:
             Locked: somebody else still has it after `wait_seconds`; says who, where and since when.
@@ -95,7 +95,7 @@ class Lock:
         self._thread.start()
 
     def release(self) -> None:
-        """Release the lock; nothing happens when it is not held, or no longer."""
+        """Release the lock; does nothing when this process does not hold it, or has lost it."""
         if self._thread is None:
             return
         self._stop.set()
@@ -109,10 +109,10 @@ class Lock:
                 self.objects.replace(self.key, b"{}", self._tag)
 
     def forget(self) -> None:
-        """Remove the lock's object, which a holder that is gone left, of a name that is not used again."""
+        """Delete the lock's object, whoever holds the lock: only for a name that nobody takes again."""
         self.objects.delete([self.key])
 
-    def say(self, **facts: Any) -> None:
+    def add_facts(self, **facts: Any) -> None:
         """Add facts about the holder to the lock's object, for everybody who reads it.
 
         Raises:
@@ -124,7 +124,7 @@ class Lock:
         self.check()
 
     def check(self) -> None:
-        """Raise Locked when another process took the lock over, as it may when this one paused longer than the lease."""
+        """Raise Locked when another process took the lock over, since this one paused for longer than the lease."""
         if self._thread is not None and not self._lost.is_set() and _steady() > self._ends:
             # the next beat of the thread may be a quarter of a lease away
             with contextlib.suppress(OSError, StoreError):
@@ -135,17 +135,17 @@ class Lock:
                 f"was taken over by {who}: this process paused longer than the {self._lease:g} s lease", where=self.path
             )
 
-    def time(self) -> float:
-        """Returns seconds since 1970 by the store's clock, in which leases end."""
+    def store_time(self) -> float:
+        """Returns the present time by the store's clock, in seconds since 1970; leases end by this clock."""
         return self.objects.time()
 
     def owner(self) -> dict[str, Any] | None:
-        """Returns the process that holds, or last held, the lock, from its object; None when there is none."""
+        """Returns the facts in the lock's object about its holder, dead or alive; None after a release."""
         stored = self.objects.look(self.key)
         return None if stored is None or stored.data.strip() == b"{}" else _owner(stored)
 
     def _take(self) -> dict[str, Any] | None:
-        """Try to take the lock: None on success, else its holder."""
+        """Try to take the lock; returns None on success, else the facts of its holder."""
         self._since = now()
         stored = self.objects.look(self.key)
         if stored is not None and not self._is_free(stored):
@@ -162,10 +162,10 @@ class Lock:
         return self.owner() or {"since": self._since}
 
     def _is_free(self, stored: ObjectData) -> bool:
-        """Returns whether a holder is dead, or past its lease and silent for so long that a living one would have
-        renewed it."""
+        """Returns whether the holder is dead; or its lease has ended, and it does not renew the lock while this waits
+        for a third of the lease."""
         owner = _owner(stored)
-        if not gone(owner, self.time()):
+        if not gone(owner, self.store_time()):
             return False
         if gone(owner, 0.0):  # whatever the time
             return True
@@ -181,13 +181,13 @@ class Lock:
         """Returns the lock's object as text: the holder, since when, and when the lease ends. No two are the same."""
         facts = {
             "token": self._token,
-            "host": place(),
+            "host": host_name(),
             "boot": boot(),
             "pid": os.getpid(),
             "process_started": started(os.getpid()),
             "since": self._since,
             "renewed": now(),
-            "expires": self.time() + self._lease,
+            "expires": self.store_time() + self._lease,
             "lease": self._lease,
             "beat": uuid.uuid4().hex[:8],
         }
@@ -220,10 +220,10 @@ def wait_while(
     wait_seconds: float,
     on_wait: Callable[[str], None],
 ) -> None:
-    """Wait until there is no holder; `on_wait` is called once with the holder.
+    """Wait until `holder()` returns None; `on_wait` is called once with the holder as text.
 
     Raises:
-        Locked: somebody still is after `wait_seconds`.
+        Locked: there still is one after `wait_seconds`; the error has the place `where` and the fix `fix(holder)`.
     """
     deadline, announced = time.monotonic() + wait_seconds, False
     while (owner := holder()) is not None:
@@ -237,10 +237,10 @@ def wait_while(
 
 
 def gone(owner: dict[str, Any], time: float) -> bool:
-    """Returns whether a holder is dead or past its lease; also true for an unreadable claim.
+    """Returns whether a lock's holder is dead or its lease has ended; also True when its object cannot be read.
 
     Args:
-        time: of the store's clock (`Lock.time`).
+        time: the present time by the store's clock (`Lock.store_time`).
     """
     pid, expires = owner.get("pid"), owner.get("expires")
     if not isinstance(pid, int) or not isinstance(expires, int | float):
@@ -251,12 +251,12 @@ def gone(owner: dict[str, Any], time: float) -> bool:
 
 
 def lives(owner: dict[str, Any], time: float) -> bool:
-    """Returns whether a holder may go on: it is within its lease, or a living process of this host."""
+    """Returns whether a lock's holder counts as alive: its lease has not ended, or it lives on this host."""
     return not gone(owner, time) or (here(owner) and alive(owner.get("pid", 0), str(owner.get("process_started", ""))))
 
 
 def describe(owner: dict[str, Any]) -> str:
-    """Returns a holder as text: process, host, facts, since when, last heard of."""
+    """Returns a lock's holder as text: its process, host and facts, since when, and when it last renewed the lock."""
     extra = ", ".join(f"{name} {value}" for name, value in owner.items() if name not in _KNOWN)
     who = f"process {owner.get('pid', '?')} on {owner.get('host', '?')}{f' ({extra})' if extra else ''}"
     return f"{who} since {owner.get('since', '?')}, last heard of {owner.get('renewed', '?')}"

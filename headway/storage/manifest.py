@@ -31,7 +31,7 @@ FORMAT = 1
 is refused."""
 TOOLS = ("headway", "apache-beam", "keras", "numpy", "pyarrow", "tensorflow")
 UNREADABLE = "cannot be read"
-"""The beginning of the problem of a file that exists and could not be read."""
+"""The first words of the problem text for a file that exists and could not be read."""
 _BLOCK = 4 << 20
 
 
@@ -56,7 +56,7 @@ class FileEntry(Frozen):
 
 
 class Counts(Frozen):
-    """The rows of an ingest. Every row read is written, quarantined or filtered."""
+    """The row counts of an ingest. Every row read is written, quarantined or filtered out."""
 
     read: int
     written: int
@@ -87,18 +87,18 @@ class Manifest(Frozen):
     tools: dict[str, str]
     counts: Counts | None = None
     result: dict[str, Any]
-    """The answer of the stage, for the stages after it."""
+    """The stage's answer as JSON, which later stages read."""
 
     @property
     def size(self) -> int:
-        """Returns the bytes of the output's files."""
+        """Returns the total size of the output's files in bytes."""
         return sum(file.bytes for file in self.files)
 
 
 @functools.cache
 def tools() -> dict[str, str]:
-    """Returns the versions of the tools that make an output in this process, looked up once; for people, never part of
-    a fingerprint."""
+    """Returns the versions of Python and the libraries in this process, by name, looked up once. They are recorded for
+    people, and are never part of a fingerprint."""
     versions = {"python": platform.python_version()}
     for name in TOOLS:
         try:
@@ -117,7 +117,7 @@ def read(folder: Path) -> Manifest | None:
     """Read the manifest in `folder`; None when there is no valid one.
 
     Raises:
-        StoreError: it cannot be read, or has another format: what this Headway cannot judge it must not replace.
+        StoreError: the file exists but cannot be read, or has another format: it must not be replaced.
     """
     path = folder / NAME
     try:
@@ -129,7 +129,7 @@ def read(folder: Path) -> Manifest | None:
 
 
 def parse(data: bytes, where: str) -> tuple[Manifest | None, str | None]:
-    """Returns the manifest and the attempt that the bytes of a file hold; None for one that they do not hold.
+    """Returns the manifest in a file's bytes and its attempt's name (None: it has none); (None, None) if it is invalid.
 
     Raises:
         StoreError: it has another format.
@@ -144,7 +144,7 @@ def parse(data: bytes, where: str) -> tuple[Manifest | None, str | None]:
 
 
 def check_format(value: object, where: str) -> None:
-    """Refuse the JSON of a file of the store that says another format.
+    """Refuse the JSON of one of the store's files whose "format" is not `FORMAT`; JSON without a format passes.
 
     Raises:
         StoreError: another Headway wrote it.
@@ -167,13 +167,13 @@ def write(folder: Path, manifest: Manifest) -> None:
 
 
 def checksum(path: Path) -> tuple[int, str]:
-    """Returns the bytes of a file and its crc32c as eight hex digits."""
+    """Returns a file's size in bytes and its crc32c as eight hex digits."""
     with path.open("rb", buffering=0) as file:
         return crc32c(blocks(file))
 
 
 def blocks(file: Any, write: Callable[[bytes], object] = lambda block: None) -> Iterator[bytes]:
-    """Yields the rest of an open file, block by block; each goes to `write` first."""
+    """Yields the rest of an open file, block by block; each block is passed to `write` first."""
     while block := file.read(_BLOCK):
         write(block)
         yield block
@@ -188,7 +188,7 @@ def crc32c(blocks: Iterable[Any]) -> tuple[int, str]:
 
 
 def entry(folder: Path, name: str) -> FileEntry:
-    """Returns the entry of a file under `folder`."""
+    """Returns the manifest's entry of the file `name` in `folder`: its path, size and crc32c."""
     size, crc = checksum(folder / name)
     return FileEntry(path=name, bytes=size, crc32c=crc)
 
@@ -203,7 +203,7 @@ Figure = TypeVar("Figure")
 
 
 def on_disk(path: Path, look: Callable[[Path], Figure]) -> Figure | str:
-    """Returns a property of a file, or the reason why it cannot be read."""
+    """Returns `look(path)`, or as text the reason why the file cannot be read."""
     try:
         return look(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -213,14 +213,14 @@ def on_disk(path: Path, look: Callable[[Path], Figure]) -> Figure | str:
 
 
 def size(path: Path) -> int | str:
-    """Returns the bytes of a file; for `on_disk`."""
+    """Returns a file's size in bytes, or "is not a file"; for `on_disk`."""
     info = path.stat()
     return info.st_size if stat.S_ISREG(info.st_mode) else "is not a file"
 
 
 def sizes_problem(manifest: Manifest, size_of: Callable[[str], int | str]) -> str | None:
-    """Returns the problem of the first file with a wrong size; None when all are right. `size_of` returns the bytes of
-    a file, or why it has none."""
+    """Returns the problem of the first file with a wrong size; None when all are right. `size_of` returns the size of
+    the file of this name in bytes, or the reason as text why it has none."""
     for entry in manifest.files:
         if (actual := size_of(entry.path)) != entry.bytes:
             return f"{entry.path} " + (
@@ -230,10 +230,10 @@ def sizes_problem(manifest: Manifest, size_of: Callable[[str], int | str]) -> st
 
 
 def checksum_problems(manifest: Manifest, states: Iterable[tuple[int, str] | str]) -> list[tuple[str, str]]:
-    """Yields (file, problem) for each file whose size or checksum is not what the manifest says.
+    """Returns (file, problem) for each file whose size or checksum is not what the manifest says.
 
     Args:
-        states: of each file its `checksum`, or why there is none.
+        states: the `checksum` of each file, in the manifest's order, or the reason as text why there is none.
     """
     problems = []
     for entry, actual in zip(manifest.files, states, strict=True):

@@ -8,13 +8,13 @@
 The six primitives are listing, look, write, create, replace and delete. Of many that create one key, or replace one tag, one
 succeeds. On a disk an object is a file, which appears by a rename; a file lock guards creation and replacement.
 
-What several machines compare, leases and ages of files, is told by the clock of whoever keeps the files:
+Times that several machines compare (ends of leases, ages of files) are told by the clock of whoever keeps the files:
 
     disk_time(store.locks)               # seconds since 1970 by the disk's clock: of this machine, or of the file server
-    Offset(measure).time()               # by a clock that is costly to ask, such as a bucket's
+    CorrectedClock(measure).time()       # by a clock that is costly to ask, such as a bucket's
 
-The clocks of machines differ, by an hour where one has none that is set; a lease that one of them wrote would then be over, or
-go on for ever, for another.
+The clocks of two machines may differ by an hour: for one of them, a lease that the other wrote would then have ended
+already, or last for too long.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from headway.errors import StoreError
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import remove, replace_text, sync_path, writing
 from headway.storage.filesystem import entries
-from headway.storage.process_identity import mark
+from headway.storage.process_identity import temporary_name
 
 PARALLEL = 16
 Result = TypeVar("Result")
@@ -52,7 +52,7 @@ class ObjectInfo(NamedTuple):
 class ObjectData(NamedTuple):
     data: bytes
     tag: str
-    """A tag for these bytes under this key, which `replace` takes."""
+    """The tag of these bytes under this key, by which `replace` knows whether they have changed."""
 
 
 class Folder:
@@ -64,7 +64,7 @@ class Folder:
         self.root, self.url = root, str(root)
 
     def listing(self, prefix: str = "") -> dict[str, ObjectInfo]:
-        """Returns every object below a folder, by key."""
+        """Returns the size and time of every object below a folder, by key."""
         return {
             path.relative_to(self.root).as_posix(): ObjectInfo(about.st_size, about.st_mtime_ns)
             for path, about in entries(self.root / prefix)
@@ -72,16 +72,16 @@ class Folder:
         }
 
     def look(self, key: str) -> ObjectData | None:
-        """Returns a small object and its tag at one moment; None when there is none."""
+        """Returns the bytes of a small object and their tag; None when there is no such object."""
         data = self.read(key)
         return None if data is None else ObjectData(data, _tag(data))
 
     def write(self, key: str, data: bytes) -> None:
-        """Put an object, whatever was there: readers see the old bytes or the new."""
+        """Write an object atomically, whether or not it exists: readers see the old bytes or the new."""
         replace_text(self.root / key, data.decode())
 
     def create(self, key: str, data: bytes) -> str | None:
-        """Put an object that does not exist yet, and return its tag; None when it exists."""
+        """Write an object that does not exist yet, and return its tag; None, and nothing is written, when it exists."""
         path = self.root / key
         with self._guard():
             if path.exists():
@@ -90,7 +90,7 @@ class Folder:
             return _tag(data)
 
     def replace(self, key: str, data: bytes, tag: str) -> str | None:
-        """Replace the object of this tag, and return the new tag; None when it is gone or another."""
+        """Replace an object if it still has this tag, and return the new tag; None when it is gone or has changed."""
         with self._guard():
             if (stored := self.look(key)) is None or stored.tag != tag:
                 return None
@@ -103,7 +103,7 @@ class Folder:
             (self.root / key).unlink(missing_ok=True)
 
     def move(self, key: str, other: str) -> None:
-        """Give an object another name."""
+        """Rename the object `key` to `other`."""
         (self.root / key).replace(self.root / other)
 
     def delete_folder(self, prefix: str) -> None:
@@ -111,7 +111,7 @@ class Folder:
         remove(self.root / prefix)
 
     def check(self) -> None:
-        """Raise StoreError unless it exists and keeps to conditions, as a disk does."""
+        """Do nothing: only a bucket has to be checked (`Bucket.check`)."""
 
     def name(self, key: str) -> str:
         """Returns the full name of an object, for messages."""
@@ -131,7 +131,7 @@ class Folder:
         return StoreError(f"{manifests.UNREADABLE}: {error.strerror}", where=self.name(key), fix=fix)
 
     def seen(self, key: str) -> ObjectInfo | None:
-        """Returns what is known of an object, which may be seconds old until `refresh`; None when there is none."""
+        """Returns an object's size and time, or None when there is none; a bucket's answer may be seconds old."""
         try:
             about = (self.root / key).stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -141,7 +141,7 @@ class Folder:
         return ObjectInfo(about.st_size, about.st_mtime_ns)
 
     def refresh(self) -> None:
-        """Forget what is known of the objects, so that the next look is new."""
+        """Drop what is cached of a bucket, so that the next call asks it anew; does nothing on a disk."""
 
     def children(self, prefix: str) -> list[str]:
         """Returns the names right below a folder, sorted; none when there is no such folder."""
@@ -149,49 +149,49 @@ class Folder:
         return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
     def exists(self, folder: str) -> bool:
-        """Returns whether any part of an output exists."""
+        """Returns whether an output's folder exists; in a bucket, its manifest."""
         return (self.root / folder).exists()
 
     def size(self, key: str) -> int | str:
-        """Returns the bytes of an object, or why there are none."""
+        """Returns the size of an object in bytes, or as text the reason why it has none."""
         return manifests.on_disk(self.root / key, manifests.size)
 
     def checksums(self, keys: Sequence[str]) -> list[tuple[int, str] | str]:
-        """Returns the bytes and the crc32c of each object, read in full, or why there are none."""
+        """Returns the size and the crc32c of each object, read in full, or as text the reason why it has none."""
         return [manifests.on_disk(self.root / key, manifests.checksum) for key in keys]
 
     def freed(self, key: str) -> int:
-        """Returns the bytes that removing an object or a folder frees."""
+        """Returns the number of bytes that removing an object or a folder frees."""
         # a hard link to a version frees nothing
         return sum(about.st_size for about in self._known(key) if stat.S_ISREG(about.st_mode) and about.st_nlink == 1)
 
     def changed(self, key: str) -> float:
-        """Returns the time of the last write in a folder, in seconds since 1970; now, where there is nothing."""
+        """Returns the time of the last write in a folder, in seconds since 1970; the present time when it is gone."""
         return max((about.st_mtime for about in self._known(key)), default=0.0) or self.time()
 
     def _known(self, key: str) -> Iterator[os.stat_result]:
-        """Yields what is known of a file or a folder, and of all in it, except what is removed meanwhile."""
+        """Yields the stat of a file or a folder and of everything in it, except what is removed meanwhile."""
         with contextlib.suppress(FileNotFoundError):
             yield (self.root / key).lstat()
         yield from (about for _, about in entries(self.root / key))
 
     def remove(self, key: str) -> None:
-        """Remove an object or a folder; a removal that is cut off leaves nothing that looks damaged."""
+        """Remove an object or a folder; an interrupted removal leaves nothing that looks like a damaged output."""
         path = self.root / key
         if path.is_dir():
             # models/ and serving/ may be disks of their own
             inside = path.parent.parent in (self.root / "models", self.root / "serving")
             try:
-                path = path.rename(path.parent / mark(".removed") if inside else self._aside(".removed"))
+                path = path.rename(path.parent / temporary_name(".removed") if inside else self._aside(".removed"))
             except OSError:  # another disk after all
                 (path / manifests.NAME).unlink(missing_ok=True)
         remove(path)
 
     def publish(self, folder: Path, key: str, good: Callable[[str], bool]) -> None:
-        """Make a folder that was written aside visible as `key`, at once and whole.
+        """Rename a finished temporary folder to `key`, so that it becomes visible at once and complete.
 
         Args:
-            good: whether a key is a whole output; then another process was faster with the same, and its one stays.
+            good: returns whether a key is a valid output. If `key` is one already, it stays; a damaged one is replaced.
         """
         target = self.root / key
         for path in [folder, *folder.rglob("*")]:
@@ -212,7 +212,7 @@ class Folder:
         sync_path(target.parent)
 
     def _put_aside(self, target: Path, good: Callable[[str], bool]) -> None:
-        """Move a damaged output out of the way."""
+        """Delete a damaged output; put it back if it turns out good, as another process has replaced it meanwhile."""
         damaged = self._aside(f"damaged-{target.name}")
         with contextlib.suppress(FileNotFoundError):
             target.rename(damaged)
@@ -223,19 +223,19 @@ class Folder:
         remove(damaged)
 
     def _aside(self, label: str) -> Path:
-        return self.root / "stages" / ".staging" / mark(label)
+        return self.root / "stages" / ".staging" / temporary_name(label)
 
-    def placed(self, key: str) -> bool:
-        """Returns whether `publish` has finished for a folder."""
+    def is_published(self, key: str) -> bool:
+        """Returns whether a serving copy has been published: its folder exists; in a bucket, its last file."""
         return (self.root / key).is_dir()
 
     def time(self) -> float:
-        """Returns seconds since 1970 by the clock of whoever keeps the objects: the same for every machine."""
+        """Returns the present time by the disk's clock, in seconds since 1970: one clock for all machines."""
         return disk_time(self.root / "locks")
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
-        """Let one process at a time look and change; the kernel drops the file lock with its process."""
+        """Hold a file lock (flock) in the block, so that one process at a time compares and writes."""
         guard = self.root / "locks" / ".guard"
         with writing(self.root):
             guard.parent.mkdir(parents=True, exist_ok=True)
@@ -258,8 +258,8 @@ def _tag(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def each(action: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """Call `action` on each item, several at once; the first failure cancels the calls that have not begun."""
+def in_parallel(action: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """Returns `action` of each item, in order, run in `PARALLEL` threads; a failure cancels calls not yet started."""
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="bucket") as pool:
         futures = [pool.submit(action, item) for item in items]
         try:
@@ -277,8 +277,8 @@ _PROBE = ".time"
 
 
 def disk_time(folder: Path) -> float:
-    """Returns seconds since 1970 by the clock of the disk that a folder lies on; by this machine's where it cannot be
-    written."""
+    """Returns the present time in seconds since 1970 by the clock of the disk that a folder is on; by this machine's
+    clock where the folder cannot be written."""
     with contextlib.suppress(OSError):
         probe = os.open(folder / _PROBE, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -289,11 +289,11 @@ def disk_time(folder: Path) -> float:
     return time.time()
 
 
-class Offset:
-    """This machine's clock, corrected by how far it is from another, which is measured now and then.
+class CorrectedClock:
+    """Tells the time of another clock by this machine's, plus a difference that is measured now and then.
 
     Args:
-        measure: asks the other clock: seconds since 1970. May raise OSError or StoreError: then the last measure counts.
+        measure: returns the other clock's time in seconds; after an OSError or StoreError the last difference counts.
     """
 
     def __init__(self, measure: Callable[[], float]):
@@ -303,7 +303,7 @@ class Offset:
         self._wall, self._steady = 0.0, -FRESH_SECONDS
 
     def time(self) -> float:
-        """Returns seconds since 1970 by the other clock."""
+        """Returns the present time by the other clock, in seconds since 1970."""
         wall, steady = time.time(), time.monotonic()
         passed = steady - self._steady
         # a clock that was set, or a machine that slept: only one of the two has gone on

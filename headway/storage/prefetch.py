@@ -23,7 +23,7 @@ from headway.errors import Cancelled, StoreError
 from headway.storage.atomic_io import remove, writing
 from headway.storage.bucket import Bucket
 from headway.storage.manifest import FileEntry, checksum
-from headway.storage.process_identity import mark
+from headway.storage.process_identity import temporary_name
 
 GETS = 8
 """The number of downloads at a time; with more, the file that is needed first would come later."""
@@ -57,7 +57,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
     """Fetches files in the background, in the order in which they are read. Threads may share one.
 
     Args:
-        cancelled: asked while waiting; true ends the wait with Cancelled.
+        cancelled: called now and then while a reader waits; True ends the wait with the error Cancelled.
     """
 
     def __init__(self, remote: RemoteFiles, *, gets: int = GETS, cancelled: Callable[[], bool] = lambda: False):
@@ -79,9 +79,9 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
         self._threads: list[threading.Thread] = []
         self._paused = self._closed = False
         self.error: Exception | None = None
-        """The error of the last `ensure` that failed, since a reader in between may change it."""
+        """The error of the last `ensure` that failed; code between it and the caller may raise another."""
         self.fetched, self.fetched_bytes, self.waited = 0, 0, 0.0
-        """The files and bytes that were downloaded, and the seconds that readers waited."""
+        """The numbers of files and bytes that were downloaded, and the seconds that readers waited."""
 
     def __exit__(self, *exc: object) -> None:
         self.close()
@@ -89,7 +89,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
     # --- for readers
 
     def ahead(self, paths: Iterable[str]) -> None:
-        """Set the order in which files will be read next. Names that are not staged are skipped."""
+        """Fetch files in the background in this order, in place of the last one. Files not in `remote` are skipped."""
         with self._changed:
             self._queue = collections.deque(path for path in paths if path in self._files)
             self._paused = False
@@ -97,11 +97,11 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
             self._changed.notify_all()
 
     def ensure(self, path: str) -> str:
-        """Wait until the file is whole on this disk, and return `path`; a file that is not staged is not waited for.
+        """Wait until the file is complete on this disk, and return `path`; returns at once for a file not in `remote`.
 
         Raises:
-            StoreError: the bucket does not give it, or gives other bytes; it names the object.
-            Cancelled: `cancelled` said so.
+            StoreError: the bucket does not give the object, or gives other bytes.
+            Cancelled: `cancelled` returned True.
         """
         if path not in self._files:
             return path
@@ -190,7 +190,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
         return None
 
     def _fetch(self, path: str) -> int:
-        """Fetch a file unless it is intact on this disk; return the downloaded bytes."""
+        """Fetch a file unless it is intact on this disk; return the number of downloaded bytes."""
         key, size, crc32c = self._files[path]
         if intact(Path(path), size, crc32c):
             return 0
@@ -210,9 +210,9 @@ def get(bucket: Bucket, root: Path, key: str, path: Path, size: int, crc32c: str
     """Download an object into the working copy: to a temporary name, checked, then renamed.
 
     Raises:
-        StoreError: it is gone or damaged, the bucket is away, or the disk is full.
+        StoreError: it is gone or damaged, the bucket does not answer, or the disk is full.
     """
-    temporary = root / "stages" / ".staging" / mark(f"get-{path.name}")
+    temporary = root / "stages" / ".staging" / temporary_name(f"get-{path.name}")
     with writing(root):
         try:
             bucket.get(key, temporary, size, crc32c)

@@ -1,7 +1,7 @@
 """Identifies the process that owns a lock, an unfinished folder or a flow run, and tells whether it is alive.
 
     process_name(4711)                        # "laptop@4711.88213.6f1d0c2e"
-    name = mark("ingest-3f2a")                # "ingest-3f2a@laptop@4711.88213.6f1d0c2e@9c01d2ee"
+    name = temporary_name("ingest-3f2a")      # "ingest-3f2a@laptop@4711.88213.6f1d0c2e@9c01d2ee"
     abandoned(folder / name)                  # False while this process lives
 
 A pid alone is not enough: pids are used again, a killed child stays as a zombie until it is waited for, and containers
@@ -34,8 +34,8 @@ def _namespace() -> str:
     return "" if namespace == _FIRST_NAMESPACE else "+" + namespace.strip("pid:[]")
 
 
-def place() -> str:
-    """Returns the host, and the container if there is one, in which this process's pid is valid."""
+def host_name() -> str:
+    """Returns the host's name, with the pid namespace of a container: pids are valid within it."""
     return socket.gethostname() + _namespace()
 
 
@@ -50,14 +50,14 @@ def boot() -> str:
 
 
 def here(owner: Mapping[str, Any]) -> bool:
-    """Returns whether the process of a claim, {"host", "boot"}, belongs to this place."""
-    return owner.get("host") == place() and owner.get("boot") == boot()
+    """Returns whether a lock's holder, {"host", "boot", ...}, runs on this host (and container) since its last boot."""
+    return owner.get("host") == host_name() and owner.get("boot") == boot()
 
 
 def started(pid: int) -> str:
-    """Returns the start of a process of this place in the kernel's clock ticks; "" when it is dead or that is unknown.
+    """Returns the start time of a process of this host in the kernel's clock ticks; "" when it is dead or unknown.
 
-    Pid and beginning together name a process once and for all.
+    Pid and start time together identify a process: the kernel may give the pid to another one later.
     """
     state, began = _state(pid)
     return "" if state in ("Z", "X") else began
@@ -75,7 +75,7 @@ def _state(pid: int) -> tuple[str, str]:
 
 
 def alive(pid: int, began: str = "") -> bool:
-    """Returns whether the process of this place with this pid, and this start if it is known, lives."""
+    """Returns whether the process of this host with this pid is alive; with `began`, only if that is its start time."""
     if pid <= 0:
         return False
     try:
@@ -89,28 +89,28 @@ def alive(pid: int, began: str = "") -> bool:
 
 
 def process_name(pid: int) -> str:
-    """Returns a name of a process of this place that no other one has had or will have:
+    """Returns the unique name of a process of this host, from host, pid, start time and boot:
     "laptop@4711.88213.6f1d0c2e"."""
-    return f"{place()}@{pid}.{started(pid)}.{boot()[:8]}"
+    return f"{host_name()}@{pid}.{started(pid)}.{boot()[:8]}"
 
 
 def lives(name: str) -> bool | None:
-    """Returns whether the process of such a name lives; None where this place cannot tell."""
+    """Returns whether the process with this `process_name` is alive; None when it is of another host or boot."""
     where, _, process = name.rpartition("@")
     pid, began, booted = [*process.split("."), "", ""][:3]
-    if where != place() or booted not in ("", boot()[:8]):
+    if where != host_name() or booted not in ("", boot()[:8]):
         return None
     return pid.isdigit() and alive(int(pid), began)
 
 
-def mark(label: str) -> str:
-    """Returns a new name for a folder that this process writes."""
+def temporary_name(label: str) -> str:
+    """Returns a new name for a temporary file or folder, which tells that this process writes it."""
     return f"{label}@{process_name(os.getpid())}@{uuid.uuid4().hex[:8]}"
 
 
 def abandoned(path: Path) -> bool:
-    """Returns whether the writer of a folder named by `mark` is dead; for another host's writer, whether the folder is
-    a day old."""
+    """Returns whether the writer of a folder named by `temporary_name` is dead; for another host's writer, whether the
+    folder has not changed for a day."""
     parts = path.name.split("@")
     if len(parts) == 4 and (known := lives("@".join(parts[1:3]))) is not None:
         return not known

@@ -36,9 +36,9 @@ from headway.storage.filesystem import is_remote
 from headway.storage.fingerprint import Key, shared
 from headway.storage.locks import Lock
 from headway.storage.manifest import Counts, FileEntry, Manifest
-from headway.storage.objects import Folder, ObjectInfo, each
+from headway.storage.objects import Folder, ObjectInfo, in_parallel
 from headway.storage.prefetch import RemoteFiles, RemoteFolder, get, intact
-from headway.storage.process_identity import abandoned, mark
+from headway.storage.process_identity import abandoned, temporary_name
 
 RANGES = ".ranges"
 """The name of the folder for the finished ranges of an output that is being written."""
@@ -69,8 +69,8 @@ class Store:
     below `root`.
 
     Args:
-        root: its folder, or the working copy of the one in a bucket.
-        bucket: where it is, when that is not `root`.
+        root: the store's folder; for a store in a bucket, its working copy on this machine.
+        bucket: the bucket that the store is in; None: it is in the folder `root`.
     """
 
     def __init__(self, root: Path, bucket: Bucket | None = None):
@@ -88,10 +88,10 @@ class Store:
         return path.relative_to(self.root).as_posix()
 
     def create(self) -> None:
-        """Make the store's folders; a new store can be read by its owner and group alone, as the umask allows.
+        """Check the bucket, and make the store's folders, readable by owner and group alone if they are new.
 
         Raises:
-            StoreError: the disk or its permissions are against it, or a file is in the way.
+            StoreError: the disk is full, a permission is missing, or a file has the name of a folder.
         """
         self.objects.check()
         with writing(self.root):
@@ -126,9 +126,9 @@ class Store:
         return self._judge(self.output(stage, fingerprint), stage, fingerprint)[1]
 
     def _judge(self, folder: Path, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
-        """Returns (manifest, None) if the folder is that output, (None, reason) if it is not, (None, None) if it does
-        not exist. A problem counts when a look that is newer than the manifest finds it too: another machine may just
-        have put the files."""
+        """Returns (manifest, None) for a valid output, (None, reason) for a damaged one, (None, None) if there is none.
+        In a bucket, damage counts only if a new listing shows it too, since another machine may just have uploaded the
+        files."""
         judged, placed = self._look(folder, stage, fingerprint), self._placed(folder)
         while judged[1] is not None and self.objects.remote:
             before = placed
@@ -148,10 +148,10 @@ class Store:
         return (None, problem) if problem else (manifest, None)
 
     def _placed(self, folder: Path) -> tuple[Manifest, str] | None:
-        """Returns the valid manifest of an output or a version, and the key of its files: that of the attempt that it
-        names, if any.
+        """Returns the manifest of an output or a version, and the key of its files (in a bucket, of its attempt); None
+        when there is no valid one.
 
-        It is read again when its object has changed: a plan over a year of days asks for each a hundred times.
+        It is cached until its object changes: a plan over a year of days asks for each a hundred times.
         """
         base = self._key(folder)
         key = f"{base}/{manifests.NAME}"
@@ -168,14 +168,14 @@ class Store:
         return cached[1]
 
     def exists(self) -> bool:
-        """Returns whether the store has ever held an output."""
+        """Returns whether the store exists: its folder stages/ does, or in a bucket an output."""
         return bool(self.children(self.stages)) if self.objects.remote else self.stages.is_dir()
 
     def local(self, folder: Path) -> Path:
         """Returns the folder of an output or a version, with its files on this machine's disk.
 
         Raises:
-            StoreError: they cannot be had whole.
+            StoreError: a file is gone or damaged, or cannot be fetched.
         """
         if self._copy is not None:
             self._copy.fetch({folder: None})
@@ -191,32 +191,32 @@ class Store:
         return self.objects.name(self._files(folder) + inside)
 
     def shown(self, path: Path) -> str:
-        """Returns the place at which people find a file or a folder: in the bucket, if the store is in one."""
+        """Returns a file's or a folder's name for people: its address in the bucket, or its path on the disk."""
         return self.url(path) or str(path)
 
     def localize(self, paths: Iterable[Path], *, later: bool = False) -> RemoteFiles | None:
         """Fetch files of outputs and versions to this machine's disk.
 
         Args:
-            paths: of files or folders; what lies outside the store is left alone.
-            later: leave the files of ingested spans to whoever reads them.
+            paths: of files or folders; paths outside the store are ignored.
+            later: do not fetch the files of ingested spans, since their reader fetches them as it goes.
 
         Returns:
-            How that reader gets them (`headway.storage.prefetch`); None when all are here.
+            The files that are left to the reader, for `headway.storage.prefetch.Stager`; None when all are on the disk.
 
         Raises:
-            StoreError: something is gone or damaged.
+            StoreError: a file is gone or damaged.
         """
         return None if self._copy is None else self._copy.localize(paths, later=later)
 
     def prefetch(self, stage: str, fingerprints: Sequence[str]) -> None:
-        """Look up the manifests of outputs that will be asked for next."""
+        """Read and cache the manifests of outputs in parallel; does nothing for a store in a folder."""
         if self.objects.remote and fingerprints:
             self.objects.seen(f"stages/{stage}/")  # once, not in every thread
-            each(lambda name: self._placed(self.output(stage, name)), fingerprints)
+            in_parallel(lambda name: self._placed(self.output(stage, name)), fingerprints)
 
     def refresh(self) -> None:
-        """Forget what is known of the store, since somebody else has written to it."""
+        """Drop the cached listings of a bucket, since another process may have written to it."""
         self.objects.refresh()
 
     def children(self, folder: Path) -> list[str]:
@@ -224,32 +224,32 @@ class Store:
         return self.objects.children("" if folder == self.root else self._key(folder))
 
     def manifest(self, folder: Path) -> Manifest | None:
-        """Returns the valid manifest of an output or a version, whether or not its files are valid."""
+        """Returns the manifest of an output or a version, without a check of its files; None if it has no valid one."""
         placed = self._placed(folder)
         return placed[0] if placed else None
 
     def _files(self, folder: Path) -> str:
-        """Returns the key of a folder's files; those of a serving copy, which has no manifest, lie in the folder."""
+        """Returns the key below which a folder's files lie: its own, or its manifest's attempt if that names one."""
         placed = self._placed(folder)
         return placed[1] if placed else self._key(folder)
 
     def sizes_problem(self, folder: Path, manifest: Manifest) -> str | None:
-        """Returns the first file of an output or a version that is missing or has the wrong size; None when there is
-        none."""
+        """Returns the problem of the first file of an output or a version that is missing or has the wrong size; None
+        when all are right."""
         base = self._files(folder)
         return manifests.sizes_problem(manifest, lambda name: self.objects.size(f"{base}/{name}"))
 
     def checksum_problems(self, folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
-        """Yields (file, problem) for each file that differs from its manifest; reads every byte."""
+        """Returns (file, problem) for each file that differs from its manifest; reads every byte."""
         base = self._files(folder)
         states = self.objects.checksums([f"{base}/{entry.path}" for entry in manifest.files])
         return manifests.checksum_problems(manifest, states)
 
-    def place(self, temporary: Path, target: Path) -> None:
-        """Make a folder that was written aside visible as `target`, which does not exist yet.
+    def publish(self, temporary: Path, target: Path) -> None:
+        """Rename (in a bucket, upload) a finished temporary folder to `target`, which appears at once and complete.
 
         Raises:
-            StoreError: it exists: another process was faster.
+            StoreError: `target` exists, since another process was faster.
         """
 
         def good(key: str) -> bool:
@@ -263,9 +263,9 @@ class Store:
         if self._copy is not None:
             self._copy.swap(temporary, target)
 
-    def placed(self, target: Path) -> bool:
-        """Returns whether `place` finished for this target."""
-        return self.objects.placed(self._key(target))
+    def is_published(self, target: Path) -> bool:
+        """Returns whether a serving copy has been published completely."""
+        return self.objects.is_published(self._key(target))
 
     def read(self, path: Path) -> bytes:
         """Read a small file that may change at any time.
@@ -284,22 +284,22 @@ class Store:
         self.refresh()
 
     def size(self, path: Path) -> int:
-        """Returns the bytes that discarding a file or a folder frees."""
+        """Returns the number of bytes that discarding a file or a folder frees."""
         return self.objects.freed(self._key(path))
 
     def changed(self, folder: Path) -> float:
-        """Returns the time of the last write in a folder, in seconds since 1970; now, where it was removed
-        meanwhile."""
+        """Returns the time of the last write in a folder, in seconds since 1970; the present time when it is
+        gone."""
         return self.objects.changed(self._key(folder))
 
     def discard(self, path: Path) -> None:
-        """Remove a file or a folder; a removal that is cut off leaves nothing that looks damaged."""
+        """Remove a file or a folder; an interrupted removal leaves nothing that looks like a damaged output."""
         self.objects.remove(self._key(path))
         if self.objects.remote:
             remove(path)
 
     def clock(self) -> float:
-        """Returns seconds since 1970 by the clock of whoever keeps the store: the same for every machine."""
+        """Returns the present time in seconds since 1970 by the disk's or bucket's clock, one for all machines."""
         return self.objects.time()
 
     def lock(self, name: str, facts: dict[str, Any] | None = None, *, once: bool = False) -> Lock:
@@ -308,7 +308,7 @@ class Store:
 
     @contextlib.contextmanager
     def checkpointing(self, fingerprint: str) -> Iterator[None]:
-        """Let a training in the block write to, and resume from, checkpoints/<fingerprint>/."""
+        """Fetch a training's newest checkpoint from a bucket, and upload new ones in the block; on a disk, nothing."""
         if self._copy is None:
             yield
         else:
@@ -317,15 +317,15 @@ class Store:
 
     @contextlib.contextmanager
     def open(self, stage: str, fingerprint: str, key: Key, *, resumes: bool = False) -> Iterator[Staging]:
-        """Make a temporary folder to write an output in, which is deleted at the end unless it was committed.
+        """Open a temporary folder for an output. The caller writes to it and calls `commit`; else it is deleted.
 
         Args:
-            resumes: take over that of a process which died with parts of the same output whole.
+            resumes: take over the folder of a dead process that was writing the same output.
 
         Raises:
             StoreError: the disk is full, or may not be written.
         """
-        path = self.staging / mark(f"{stage}-{fingerprint}")
+        path = self.staging / temporary_name(f"{stage}-{fingerprint}")
         with writing(self.root):
             for old in self.staging.glob(f"{stage}-{fingerprint}@*") if resumes else ():
                 if abandoned(old):
@@ -340,10 +340,10 @@ class Store:
                 staging.leave()
 
     def _commit(self, staging: Staging, manifest: Manifest, attempt: str | None) -> None:
-        """Make what was written visible as that output, unless somebody else has made the same meanwhile.
+        """Publish what was written as the manifest's output, unless another process has published it meanwhile.
 
         Args:
-            attempt: under which its files are in the bucket already; None: they are in the staging folder.
+            attempt: the attempt in the bucket that holds the files already; None: they are in the staging folder.
         """
         stage, fingerprint = manifest.stage, manifest.fingerprint
         target = self.output(stage, fingerprint)
@@ -365,10 +365,10 @@ class Store:
         return sorted(manifests_there, key=lambda m: m.created, reverse=True)
 
     def nearest(self, stage: str, key: Key, *, but: Collection[str] = ()) -> Manifest | None:
-        """Returns the output of the stage whose key has most in common with `key`; the newest of equals.
+        """Returns the stage's manifest whose key has most in common with `key`, the newest of equals; None if none.
 
         Args:
-            but: parts of a key; outputs whose key has one of these and `key` has not are passed over.
+            but: names in a key. An output whose key has one of them is skipped, unless `key` has it too.
         """
         other = set(but) - key.keys()
         manifests = [manifest for manifest in self.manifests(stage) if not other & manifest.key.keys()]
@@ -384,7 +384,7 @@ class Store:
     def verify(self) -> Iterator[tuple[Path, str]]:
         """Yields (file, problem) for every damaged output and run; reads every byte.
 
-        The models' part is `Registry.verify`.
+        `Registry.verify` does the same for a model's versions and pointers.
         """
         for stage, folder in self.all_outputs():
             yield from self.output_problems(stage, folder)
@@ -393,7 +393,7 @@ class Store:
                 yield path, "is not a run's JSON"
 
     def output_problems(self, stage: str, folder: Path) -> Iterator[tuple[Path, str]]:
-        """Yields (file, problem) of one output; reads every byte of it."""
+        """Yields (file, problem) for each damaged file of one output; reads every byte of it."""
         manifest = self.manifest(folder)
         if manifest is None:
             yield folder / manifests.NAME, "is gone or damaged"
@@ -404,7 +404,7 @@ class Store:
             yield folder / name, problem
 
     def sweep(self) -> list[Path]:
-        """Remove unfinished folders of dead processes, and old attempts that no manifest names; return them."""
+        """Remove temporary folders of dead processes, and old attempts that no manifest names; return their paths."""
         asides = list(self.staging.iterdir()) if self.staging.is_dir() else []
         # the registry writes beside its target, since serving/ may be a disk of its own
         for pattern in ("models/*", "serving/*", "runs", "locks"):
@@ -422,9 +422,9 @@ class Store:
         return swept
 
     def runs(self) -> Iterator[dict[str, Any]]:
-        """Yields all runs, newest first; in a folder each is read when it is asked for."""
+        """Yields the records of all runs, newest first, except damaged ones; on a disk, reads one at a time."""
         files = self._run_files()[::-1]
-        return (run for run in (each if self.objects.remote else map)(self._run, files) if run is not None)
+        return (run for run in (in_parallel if self.objects.remote else map)(self._run, files) if run is not None)
 
     def _run_files(self) -> list[Path]:
         folder = self.runs_folder
@@ -458,7 +458,7 @@ class Staging:
 
     @property
     def place(self) -> str | None:
-        """The folder of the bucket into which workers on any machine write; None: the store is a folder."""
+        """The new folder in the bucket to which workers on any machine upload; None: the store is on a disk."""
         if isinstance(self._store.objects, Bucket):
             self._attempt = self._attempt or new_attempt()
             return self._store.objects.name(self._folder)
@@ -469,7 +469,7 @@ class Staging:
         return f"stages/{self._stage}/{self._fingerprint}/{self._attempt}"
 
     def leave(self) -> None:
-        """Remove what was written to `place` and not committed; the next sweep removes what cannot be removed now."""
+        """Delete what was uploaded to `place` and not committed. Errors are ignored: a later sweep deletes the rest."""
         if self._attempt is not None and isinstance(self._store.objects, Bucket):
             with contextlib.suppress(StoreError):
                 self._store.objects.delete_folder(self._folder)
@@ -485,7 +485,7 @@ class Staging:
         """Write the manifest, and make the output visible, at once and whole.
 
         Args:
-            files: entries of what was written to `place`, or to `path` if nobody asked for a place; None: look into `path`.
+            files: the manifest entries of the files in `place` if it was read, else in `path`; None: list `path`.
 
         Returns:
             The manifest as it stands in the store: JSON, as every later reader gets it.
@@ -519,7 +519,7 @@ class WorkingCopy:
     """The working copy of a store in a bucket: a folder on this machine's disk, with its downloads and uploads.
 
     Args:
-        placed: the manifest of an output or a version, and the key of its files; None when there is none.
+        placed: returns the manifest of an output or a version and the key of its files; None when there is none.
     """
 
     def __init__(self, bucket: Bucket, root: Path, placed: Callable[[Path], tuple[Manifest, str] | None]):
@@ -530,7 +530,7 @@ class WorkingCopy:
         return path.relative_to(self.root).as_posix()
 
     def localize(self, paths: Iterable[Path], *, later: bool) -> RemoteFiles | None:
-        """Do what `Store.localize` promises."""
+        """Implement `Store.localize`."""
         files_of: dict[Path, set[str] | None] = {}
         for path in paths:
             parts = path.relative_to(self.root).parts if path.is_relative_to(self.root) else ()
@@ -553,8 +553,8 @@ class WorkingCopy:
         return RemoteFiles(url=self.bucket.url, root=self.root, folders=tuple(folders))
 
     def _entries(self, folder: Path, paths: set[str] | None) -> tuple[str, list[FileEntry], Manifest]:
-        """Returns the key, the entries and the manifest of an output's or a version's files: those at or below `paths`,
-        or all (None)."""
+        """Returns the key, the entries and the manifest of an output's or a version's files; of the files, those at or
+        below `paths` (None: all)."""
         placed = self._placed(folder)
         if placed is None:
             where = self.bucket.name(self._key(folder))
@@ -564,7 +564,7 @@ class WorkingCopy:
         return key, entries, manifest
 
     def fetch(self, files_of: Mapping[Path, set[str] | None]) -> None:
-        """Download the missing files of outputs and versions: in parallel, each checked, each by a rename."""
+        """Download the missing files of {folder: paths in it, None for all}; check each, then rename it into place."""
         missing: list[tuple[str, Path, int, str]] = []
         whole: dict[Path, Manifest] = {}
         for folder, paths in files_of.items():
@@ -577,16 +577,16 @@ class WorkingCopy:
                 sized = manifests.on_disk(path, manifests.size) == entry.bytes
                 if not (sized and (trusted or intact(path, entry.bytes, entry.crc32c))):
                     missing.append((f"{key}/{entry.path}", path, entry.bytes, entry.crc32c))
-        each(lambda item: get(self.bucket, self.root, *item), missing)
+        in_parallel(lambda item: get(self.bucket, self.root, *item), missing)
         with writing(self.root):
             for folder, manifest in whole.items():
                 folder.mkdir(parents=True, exist_ok=True)
                 manifests.write(folder, manifest)
 
     def swap(self, temporary: Path, target: Path) -> None:
-        """Replace the working copy's folder by `aside`."""
+        """Rename the folder `temporary` to `target` in the working copy, and delete the old `target`."""
         target.parent.mkdir(parents=True, exist_ok=True)
-        old = self.staging / mark(f"old-{target.name}")
+        old = self.staging / temporary_name(f"old-{target.name}")
         with contextlib.suppress(FileNotFoundError):
             target.rename(old)
         # another process of this machine may have fetched the same meanwhile
@@ -596,7 +596,7 @@ class WorkingCopy:
 
     @contextlib.contextmanager
     def checkpointing(self, folder: Path) -> Iterator[None]:
-        """Do what `Store.checkpointing` promises."""
+        """Implement `Store.checkpointing` for the folder of one training's checkpoints."""
         self._get_newest(folder)
         stop = threading.Event()
 
@@ -618,7 +618,7 @@ class WorkingCopy:
             thread.join()
 
     def _put_new(self, folder: Path) -> None:
-        """Put the whole checkpoints that the bucket lacks; a failure costs another machine some steps, not this one."""
+        """Upload the complete checkpoints that the bucket lacks. Errors are ignored: the next call tries again."""
         with contextlib.suppress(StoreError, OSError):
             listing = self.bucket.listing(self._key(folder))
             for step in folder.iterdir() if folder.is_dir() else []:
@@ -627,17 +627,17 @@ class WorkingCopy:
                     self.bucket.publish_plain(step, self._key(step))
 
     def _get_newest(self, folder: Path) -> None:
-        """Fetch the newest whole checkpoint unless it is here; the training checks its crc32c itself."""
+        """Download the newest complete checkpoint unless it is on the disk; the training checks its crc32c itself."""
         key = self._key(folder)
         listing = self.bucket.listing(key)
         whole = [name.split("/")[-2] for name in listing if name.endswith("/" + LAST[1])]
         newest = max((int(step) for step in whole if step.isdigit()), default=None)
         if newest is None or (folder / str(newest)).is_dir():
             return
-        temporary, inside = self.staging / mark(f"get-{newest}"), f"{key}/{newest}/"
+        temporary, inside = self.staging / temporary_name(f"get-{newest}"), f"{key}/{newest}/"
 
         def fetch(name: str) -> None:
             self.bucket.copy(name, temporary / name.removeprefix(inside))
 
-        each(fetch, [name for name in listing if name.startswith(inside)])
+        in_parallel(fetch, [name for name in listing if name.startswith(inside)])
         self.swap(temporary, folder / str(newest))

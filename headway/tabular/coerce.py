@@ -55,10 +55,10 @@ class CoercedBatch:
 
 
 def coerce(batch: pa.RecordBatch, columns: Sequence[Column], keys: Collection[str] = ()) -> CoercedBatch:
-    """Returns the named columns of `batch` in their stored types.
+    """Returns the rows of `batch` that fit, with `columns` in their stored types, and a table of the rows that do not.
 
     Args:
-        keys: columns whose values are compared: a number beyond 2^24 that float32 would make equal to another does not fit.
+        keys: columns whose values are compared as keys: a number beyond 2^24 that float32 would round does not fit.
 
     Raises:
         DataError: a column is missing, or its raw type can never become the stored one (a list as a number).
@@ -95,7 +95,7 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column], keys: Collection[st
 
 
 def _without_words(raw: pa.Array, words: Sequence[str]) -> pa.Array:
-    """Returns text with the words that mean a missing value as nulls."""
+    """Returns text with nulls for the words that mean a missing value; any other array as it is."""
     if not words or not is_text(value_type(raw.type)):
         return raw
     texts = raw.dictionary if pa.types.is_dictionary(raw.type) else raw
@@ -109,15 +109,15 @@ def _without_words(raw: pa.Array, words: Sequence[str]) -> pa.Array:
 
 
 def _rounded(raw: pa.Array, array: pa.Array, column: Column) -> _Mask:
-    """Returns where float32 changes a number, among those beyond which it does not hold every integer."""
-    doubles = converted(raw, column.exact)
+    """Returns a mask of the numbers that float32 changes, beyond 2^24: up to there it holds every integer."""
+    doubles = converted(raw, column.with_doubles)
     changed = pc.and_(pc.greater(pc.abs(doubles), 2.0**24), pc.not_equal(doubles, array.cast(_DOUBLE)))
     return pc.fill_null(changed, False).to_numpy(zero_copy_only=False)
 
 
 def _values(raw: pa.Array) -> list[Any]:
-    """Returns the values for people; times that Python has no form for, such as those after the year 9999, as what they
-    count."""
+    """Returns the values as Python objects; times that Python has no form for, such as those after the year 9999, as
+    integers in their unit."""
     try:
         return list(raw.to_pylist())
     except (OverflowError, ValueError, KeyError):
@@ -131,10 +131,10 @@ def _is_stored(raw: pa.Array, column: Column) -> bool:
     return column.nullable or not raw.null_count
 
 
-def fitting(raw: pa.Array, column: Column) -> tuple[pa.Array, _Mask]:
+def coerced_with_mask(raw: pa.Array, column: Column) -> tuple[pa.Array, _Mask]:
     """Returns the stored array of one column, and a mask of the values that do not fit, whose contents are undefined.
 
-    Values of a type that can never be stored so do not fit, all of them.
+    The mask is None where all values fit. None fits if its raw type can never be stored in the column's type.
     """
     try:
         array, faults = _coerce_list(raw, column) if column.shape else _coerce_one(raw, column)
@@ -162,7 +162,7 @@ def raw_types(columns: Sequence[Column]) -> dict[str, pa.DataType]:
 
 
 def converted(raw: pa.Array, column: Column) -> pa.Array:
-    """Returns the stored array of a sample, null where a value does not fit."""
+    """Returns the stored array of one column, null where a value does not fit; DataError if none of its type can."""
     return (_coerce_list(raw, column) if column.shape else _coerce_one(raw, column))[0]
 
 
@@ -175,7 +175,7 @@ def _find(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def _one_per_row(table: pa.Table) -> pa.Table:
-    """Reject a row with several bad values only once, for the first of them."""
+    """Returns the rejected rows with one entry each: of several bad values the first."""
     rows = table.column("row").to_numpy()
     _, first = np.unique(rows, return_index=True)
     return table.take(pa.array(first))
@@ -201,7 +201,7 @@ def _coerce_one(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]:
 def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]:
     """Coerce a list or vector: each element as a scalar, and a row does not fit if any element does not.
 
-    A null within a list stays for the statistics to count, and is no value to anyone else; a vector may not have one.
+    A null within a list stays in it, to be counted by the statistics; a vector may not have one.
     """
     if pa.types.is_null(raw.type):
         return pa.nulls(len(raw), column.arrow), []
@@ -345,8 +345,8 @@ def _from_text(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool
 
 
 def _time_from_text(raw: pa.Array, column: Column, unit: Temporal) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
-    """Convert the text of a column whose first files hold dates or times: numbers count as those do, other text is ISO
-    8601."""
+    """Convert the text of a column whose first files hold dates or times: numbers count in the column's unit, other
+    text is ISO 8601."""
     array, wrong, _ = _from_text(raw, column)
     why = f"is no whole number of {UNITS[unit]} since 1970-01-01 and no ISO {'date' if unit == 'date' else 'time'}"
     if wrong is None:
@@ -433,7 +433,7 @@ def _time_to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bo
 
 
 def _whole(value: Any) -> int | None:
-    """Convert a number, or hexadecimal digits, to exactly the int64 that it is."""
+    """Returns the int64 that a number, or text of hexadecimal digits, is exactly; None where there is none."""
     if isinstance(value, str):  # Arrow reads the sixteenth digit as a sign
         bits = int(value, 16)
         return bits - 2**64 if bits >= 2**63 else bits

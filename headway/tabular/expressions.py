@@ -44,7 +44,7 @@ def _double(value: Value) -> Value:
 
 def _together(left: Value, right: Value) -> tuple[Value, Value]:
     """Convert two numbers to a common type by NumPy's rule: a constant takes its column's type, so that a float32
-    column compares with 0.2 as it was stored; integers and floats of columns become doubles. Truth counts as 0 or 1."""
+    column compares with 0.2 as it was stored; integers and floats of columns become doubles, booleans 0 or 1."""
     if pa.types.is_boolean(left.type) != pa.types.is_boolean(right.type):
         left, right = (pc.cast(v, pa.int64()) if pa.types.is_boolean(v.type) else v for v in (left, right))
     left, right = _dated(left, right.type), _dated(right, left.type)
@@ -60,7 +60,7 @@ def _together(left: Value, right: Value) -> tuple[Value, Value]:
 
 
 def _dated(value: Value, other: pa.DataType) -> Value:
-    """Convert a constant text that is compared with dates or times to one of them; without a zone it is in UTC."""
+    """Convert a constant text that is compared with dates or times to their type; without a zone it is in UTC."""
     if not (isinstance(value, pa.Scalar) and pa.types.is_string(value.type) and pa.types.is_temporal(other)):
         return value
     if pa.types.is_timestamp(other) and other.tz is not None:
@@ -339,7 +339,7 @@ def _failing(node: ast.expr, batch: pa.RecordBatch) -> ast.expr:
 
 
 def _failing_row(node: ast.expr, batch: pa.RecordBatch) -> int | None:
-    """Returns the first row in which a part of an expression cannot be evaluated; None: it fails without any row."""
+    """Returns the first row in which a part of an expression cannot be evaluated; None: it fails even without rows."""
 
     def fails(start: int, rows: int) -> bool:
         try:
@@ -415,7 +415,7 @@ class Overflow(DataError):
 
 
 def _is_overflow(error: Exception) -> bool:
-    """Returns whether an Arrow error is the refusal of a result by its checked arithmetic."""
+    """Returns whether an Arrow error says that a result does not fit its integer type."""
     messages = ("overflow", "not in range")  # the second of uint64 values that meet int64
     return isinstance(error, pa.ArrowInvalid) and any(words in str(error) for words in messages)
 
@@ -476,18 +476,18 @@ _OPERATORS = {
     **{word.upper(): word for word in ("and", "or", "not", "in", "is")},
     **dict.fromkeys(("NULL", "null"), "None"),
 }
-"""The operators and words of other languages, with those of these expressions."""
+"""Operators and words of other languages, each with the one that expressions have in its place."""
 _OPERATOR = re.compile(r"'[^']*'|\"[^\"]*\"|(===|&&|\|\||<>|=>|=<|[=!<>]=|[=!&|~]|\b(?:AND|OR|NOT|IN|IS|NULL|null)\b)")
 
 
 def foreign_operator(text: str) -> str | None:
-    """Returns the replacement of another language's first operator; None when there is none."""
+    """Returns the advice to replace the first operator of another language; None when there is none."""
     operator = next((match[1] for match in _OPERATOR.finditer(text) if match[1] in _OPERATORS), None)
     return operator and f"write {_OPERATORS[operator]!r} in place of {operator!r}"
 
 
 def kind_of(kind: pa.DataType) -> str:
-    """Returns the words for the content of a column of this type."""
+    """Returns what a column of this type holds, in words: "numbers", "text", "dates", ..."""
     kind = value_type(kind)
     if is_list(kind):
         return "lists"

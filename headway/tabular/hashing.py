@@ -20,7 +20,7 @@ _BLOCK = 1 << 14
 _FEW = 4
 _LONG = 1024
 NULL = U64(0x6E756C6C6E756C6C)
-"""The constant from which a null is hashed; no value of a type is given it on purpose."""
+"""The hash of a null; no value is given this hash on purpose."""
 
 
 def mix64(x: NDArray[np.uint64], seed: int = 0) -> NDArray[np.uint64]:
@@ -81,7 +81,7 @@ def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[np.int64], seed: int = 
 
 
 def hash_texts(array: pa.Array) -> NDArray[np.uint64]:
-    """Compute `hash_bytes` of each value of a string or binary array; a null has any number."""
+    """Compute `hash_bytes` of each value of a string or binary array; that of a null is undefined."""
     if not len(array):
         return np.zeros(0, U64)
     array = array.cast(pa.large_binary())

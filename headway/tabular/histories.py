@@ -27,9 +27,9 @@ def histories(
     """Returns the last items of each row's key strictly before its time, oldest first; in the order of the rows.
 
     Args:
-        keys, times, items: [rows], in any order. Of rows of one time the order of the rows decides.
+        keys, times, items: [rows], in any order. Rows of one key and time stay in their order.
         last: at most so many items.
-        counted: the rows whose items become history; default: all. Every row gets one.
+        counted: a mask of the rows whose items become history; default: all. Every row gets a history.
 
     Raises:
         ValueError: `last` is not positive, or the arrays differ in length.

@@ -35,7 +35,7 @@ class Flat:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Returns whether an Arrow type holds text or bytes, large or not; views and fixed sizes are others."""
+    """Returns whether an Arrow type is text or bytes, large or not; False for views and bytes of a fixed size."""
     return kind.id in _TEXTS
 
 
@@ -55,7 +55,7 @@ def value_type(kind: pa.DataType) -> pa.DataType:
 
 
 def decoded(array: Any) -> Any:
-    """Returns an array, or a chunked one, without a dictionary."""
+    """Returns an array, or a chunked one, with its dictionary decoded, if it has one."""
     if not pa.types.is_dictionary(array.type):
         return array
     return array.cast(array.type.value_type) if isinstance(array, pa.ChunkedArray) else array.dictionary_decode()
@@ -69,8 +69,8 @@ def escaped(array: pa.Array) -> pa.Array:
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """Returns an array in the types that columns are read from: without views, bytes of a fixed size, encoded runs and
-    types of extensions; a dictionary without null among its words."""
+    """Returns an array in the types that columns are read from. Views, bytes of a fixed size, run-end encoding,
+    extension types, dictionaries of nested values, and nulls among a dictionary's words are converted."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return plain(array.storage)
@@ -96,7 +96,7 @@ def whole(column: pa.ChunkedArray) -> Any:
 
 
 def slots(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Returns the memory of an array of numbers, without a copy; a null holds any number."""
+    """Returns the values of a numeric array as a NumPy array, without a copy; those of nulls are undefined."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.zeros(len(array), dtype)
@@ -111,8 +111,8 @@ def run_starts(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def order_of(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Returns the stable order of values, none of them NaN; many numbers are sorted by radix, in half the time of
-    NumPy's sort."""
+    """Returns the indices that sort values, stable, none of them NaN; many numbers are sorted by radix, in half the
+    time of NumPy's sort."""
     if len(values) < _FEW or values.dtype.kind not in "if":
         return np.argsort(values, kind="stable")
     if values.dtype.kind == "f":
@@ -129,9 +129,9 @@ def order_of(values: NDArray[Any]) -> NDArray[np.int64]:
     return order
 
 
-def value_numbers(values: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
-    """Returns the number of the distinct value that each value is, rising from the least, and how many distinct values
-    there are. The numbers may be the values themselves."""
+def factorize(values: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
+    """Returns each value's index among the distinct values in rising order, and the number of distinct values. The
+    indices may be the array `values` itself."""
     if not len(values):
         return np.zeros(0, np.int64), 0
     if values.dtype.kind in "iu" and values.min() >= 0 and values.max() < 16 * len(values):  # nothing to sort
@@ -216,7 +216,7 @@ def join(values: pa.Array, lengths: NDArray[np.int64], present: NDArray[np.bool_
 
 
 def with_null_slots(values: pa.Array, present: NDArray[np.bool_], length: int) -> pa.Array:
-    """Insert `length` nulls for each row that is not `present` into the values of a vector column."""
+    """Insert `length` nulls, those of one vector, into a vector column's values for each row that is not `present`."""
     if present.all():
         return values
     filled = np.repeat(present, length)

@@ -18,7 +18,7 @@ from headway.errors import DataError
 CUT = 200
 """The number of characters to which a value is cut."""
 PLACE = r",( in the line)? at byte \d+$"
-"""A pattern for the end of a reason that says where in its file a line is."""
+"""A pattern for the end of a reason that says at which byte of its file a line is."""
 FILE_NAME = "quarantine.parquet"
 SCHEMA = pa.schema(
     [

@@ -1,7 +1,7 @@
 """The split rule: assigns each row to train, eval or test by the hash of a key, by a column, or by time.
 
     assigned(SplitConfig(key="customer", eval=0.2), batch).codes            # hash: same key, same split, for ever
-    window_splits(SplitConfig(mode="time"), ["2013-01", "2013-02"])         # time: the window's last span judges
+    window_splits(SplitConfig(mode="time"), ["2013-01", "2013-02"])         # time: the window's last span is eval
 
 Four ways: by hash of a key (the default), by a column (what it says, or from a value of it on), by whole spans, or as the
 path of each file says. With `mode:
@@ -26,7 +26,7 @@ from headway.errors import ConfigError, DataError
 from headway.messages import counted
 from headway.schema.calendar_days import DAY, PER_DAY
 from headway.schema.columns import Column, column_yaml
-from headway.tabular.coerce import fitting, raw_type
+from headway.tabular.coerce import coerced_with_mask, raw_type
 from headway.tabular.expressions import as_written
 from headway.tabular.hashing import NULL, U64, hash_texts, mix64
 from headway.tabular.list_arrays import decoded, flatten, is_list, is_number, is_text
@@ -125,20 +125,20 @@ class SplitConfig(Frozen):
             return {"mode": "column", "column": self.column, "values": self.values, **begins}
         return {"mode": "hash", "key": list(self.key), "eval": self.eval, "test": self.test}
 
-    def noted(self) -> dict[str, Any]:
+    def index_settings(self) -> dict[str, Any]:
         """Returns the part of the config that decides what ingest indexes of each row for the proof."""
         return {"key": list(self.key)} if self.key else {}
 
     def columns(self) -> frozenset[str]:
-        """Returns the raw columns that splitting and its proof need beyond the stored ones."""
+        """Returns the raw columns that the split and its proof need, stored or not: the split column and the key's."""
         return frozenset({self.column} if self.column else ()) | set(self.key)
 
     def named_by(self, column: str) -> str:
-        """Returns the setting that names a column."""
+        """Returns the name of the setting that names a column: split.column or split.key."""
         return "split.column" if column == self.column else "split.key"
 
     def names(self) -> tuple[str, ...]:
-        """Returns the splits that ingest writes."""
+        """Returns the names of the splits that ingest writes: "all" alone with mode time."""
         return (ALL,) if self.mode == "time" else SPLITS
 
 
@@ -149,7 +149,7 @@ class SplitAssignment:
     codes: NDArray[np.int8]
     """The index of each row's split in `config.names()`."""
     hashes: NDArray[np.uint64] | None = None
-    """The hash of each row with mode hash, which is the lower, the further the row is from train; else None."""
+    """The hash of each row with mode hash, else None: eval has the lowest hashes, then test, then train."""
     columns: dict[str, NDArray[np.uint64]] = field(default_factory=dict)
     """The `column_hash` of each column of the key, with mode hash."""
 
@@ -165,10 +165,10 @@ def assigned(
     """Assign each row of a coerced batch to a split.
 
     Args:
-        begins: mode column with eval_from: where eval and test begin, as `stored_value` of the column.
-        columns: what is hashed without a key; None: all there are.
-        hashes: their `column_hash`, for each row of `batch`; None: of the columns in it.
-        places: `place_hash` of each row, which joins its hash; None: equal rows go together.
+        begins: mode column with eval_from: the first values of eval and test, as `stored_value` returns them.
+        columns: the columns that are hashed without a key; None: all of `batch`.
+        hashes: a function of a column's name that returns its `column_hash`; None: those of `batch` are computed.
+        places: `place_hash` of each row, which is mixed into its hash; None: equal rows go together.
 
     Raises:
         DataError: mode column, and a value that is not train, eval or test.
@@ -205,10 +205,10 @@ def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
 
 
 def split_code(config: SplitConfig, name: str, *, where: str) -> int:
-    """Returns the place in `SPLITS` of what a column or a path calls a split.
+    """Returns the index in `SPLITS` of the split that a column's value or a name in a path stands for.
 
     Raises:
-        DataError: it is none.
+        DataError: it stands for none.
     """
     meaning: dict[str, Any] = dict(config.values) if config.values else {split: split for split in SPLITS}
     if name not in meaning:
@@ -233,7 +233,7 @@ def stored_value(text: str, column: Column, *, where: str) -> Any:
     """Returns a value of the config in the form that a column is stored in: days, microseconds, a number, or bytes.
 
     Raises:
-        ConfigError: it is none of the column's.
+        ConfigError: it is no value of the column's type.
     """
     kind = "date" if column.temporal == "date" else "time" if column.temporal else "number"
     fix = "write 2013-10-01 or '2013-10-01 12:00:00'" if column.temporal else "write a number"
@@ -273,7 +273,7 @@ def row_hash(batch: pa.RecordBatch, columns: Sequence[str], hashes: Callable[[st
     """Hash the named columns of each row to uint64, in the order of their names so that config order does not matter.
 
     Args:
-        hashes: the `column_hash` of a column, where that is not of `batch`.
+        hashes: a function of a column's name that returns its `column_hash`; None: those of `batch` are computed.
     """
     state = np.full(batch.num_rows, mix64(np.array([_SALT], U64))[0], U64)
     for i, name in enumerate(sorted(columns)):
@@ -282,7 +282,7 @@ def row_hash(batch: pa.RecordBatch, columns: Sequence[str], hashes: Callable[[st
 
 
 def place_hash(files: NDArray[np.int64], rows: NDArray[np.int64]) -> Hashes:
-    """Hash each row's place in its span: the file's place among those of the span, and the row's in the file, from 0."""
+    """Hash each row's position in its span: the index of its file in the span, and its own in the file, from 0."""
     return mix64(mix64(files.astype(U64), _SALT) ^ rows.astype(U64))
 
 
@@ -313,7 +313,7 @@ def column_hash(array: pa.Array) -> NDArray[np.uint64]:
 
 
 def _hash_lists(array: pa.Array) -> NDArray[np.uint64]:
-    """Hash lists: the length, and each element's hash mixed with its place."""
+    """Hash lists: the length, and each element's hash mixed with its index."""
     flat = flatten(array)
     ends = np.cumsum(flat.lengths)
     places = np.arange(len(flat.values)) - np.repeat(ends - flat.lengths, flat.lengths)
@@ -324,13 +324,13 @@ def _hash_lists(array: pa.Array) -> NDArray[np.uint64]:
 
 
 def gathered(hashes: NDArray[np.uint64], indices: pa.Array) -> NDArray[np.uint64]:
-    """Returns each row's hash from those of a dictionary's words, and NULL for a null."""
+    """Returns each row's hash from those of a dictionary's words, by its index; `NULL` for a null."""
     table = np.append(hashes, NULL)
     return table[pc.fill_null(indices.cast(pa.int64()), len(hashes)).to_numpy(zero_copy_only=False)]
 
 
 Part = tuple[str, str]
-"""A span, and a split that ingest wrote of it."""
+"""The name of a span, and of a split that ingest wrote of it."""
 
 
 def window_splits(config: SplitConfig, spans: Sequence[str]) -> dict[str, list[Part]]:
@@ -387,7 +387,7 @@ class RowSplit:
         """Returns the types to read: `types` and those of the columns that are read for the split only.
 
         Args:
-            names: of the file's columns; None: whatever is asked for can be read.
+            names: the names of the file's columns; None: any column can be read.
         """
         raw_types = dict(types)
         for name, column in self._apart.items():
@@ -408,7 +408,7 @@ class RowSplit:
 
         Args:
             raw: the batch as it was read.
-            rows: its rows that are in `batch`; None: all of them.
+            rows: the rows of `raw` that are in `batch`; None: all of them.
             places: `place_hash` of the rows of `batch`, where equal rows need not stay together.
         """
         if not self._hashed:
@@ -427,7 +427,7 @@ class RowSplit:
 
 
 _SAME = frozenset({"name", "nullable", "role", "encoding", "shape", "meaning", "temporal", "feature", "null"})
-"""The facts of a column that change no stored value as it is hashed; a vector is hashed like a list."""
+"""The fields of a column that do not change the hash of its values; a vector is hashed like a list."""
 
 
 def _differ(read: Column, hashed: Column) -> bool:
@@ -437,6 +437,6 @@ def _differ(read: Column, hashed: Column) -> bool:
 
 
 def _lenient(raw: pa.Array, column: Column) -> Hashes:
-    array, wrong = fitting(raw, column)
+    array, wrong = coerced_with_mask(raw, column)
     hashes = column_hash(array)
     return hashes if wrong is None else np.where(wrong, NULL, hashes)

@@ -33,7 +33,7 @@ class LabelFacts(Frozen):
 
 
 class Output(NamedTuple):
-    """One output of an exported model. `shape` is that of one row; None is a size that a request decides."""
+    """One output of an exported model. `shape` is that of one row; None is a size that the caller's request sets."""
 
     name: str
     dtype: Literal["float32", "int64", "string", "bool", "int32"]
@@ -84,7 +84,7 @@ class Task:
 
     @property
     def row_loss(self) -> Metric:
-        """The metric by which slices of rows are compared with each other."""
+        """The metric whose value for each row finds the worst slices and the worst rows."""
         return self.metrics[0]
 
     def tables_for(self, rows: Rows) -> tuple[Table, ...]:
@@ -108,11 +108,11 @@ class Task:
         columns: Mapping[str, NDArray[Any]] | None = None,
         units: NDArray[np.int64] | None = None,
     ) -> Rows:
-        """Returns the arrays as float64 of agreeing shapes. A prediction that is not a finite number becomes NaN; what
-        a row of weight 0 holds does not matter.
+        """Returns the checked arrays as float64. A prediction that is not finite becomes NaN. A row of weight 0 gets
+        the label and prediction of one that counts, so that its own do not matter.
 
         Raises:
-            DataError: they do not agree, or break the task's rules.
+            DataError: the shapes do not agree, or a value breaks the task's rules.
         """
         label, prediction = np.asarray(label, np.float64), np.asarray(prediction, np.float64)
         weight = np.ones(label.shape) if weight is None else np.asarray(weight, np.float64)
@@ -138,7 +138,7 @@ class Task:
         return Rows(label, prediction, weight, groups, columns, units)
 
     def check_label(self, label: Floats, prediction: Floats) -> None:
-        """Raise DataError for a label that the task does not have."""
+        """Raise DataError for a label that is not valid for the task."""
 
     def constant(self, facts: LabelFacts, rows: int, metric: str = "loss") -> Floats | None:
         """Returns the predictions of the best constant by `metric` for `rows` rows; None if the labels' facts do not
@@ -154,7 +154,7 @@ class Task:
         return (Output("prediction", "float32"),)
 
     def classify(self, classes: Sequence[str | int] = ()) -> Classify | None:
-        """Returns the signature `classify`, which decides by an argument of the request; None if the task has none."""
+        """Returns the signature `classify`, which decides by a number in the request; None if the task has none."""
         return None
 
     def __repr__(self) -> str:
@@ -167,7 +167,7 @@ def shares_of(counts: Sequence[int]) -> Floats | None:
 
 
 def refuse(wrong: NDArray[np.bool_], values: Floats, column: str, rule: str) -> None:
-    """Raise a DataError that names the first row that breaks the rule."""
+    """Raise a DataError that names the first row where `wrong` is true; do nothing if there is none."""
     if wrong.any():
         row = int(wrong.argmax())
         raise DataError(f"{rule}, but row {row} is {values[row]:.6g}", where=f"column {column!r}")

@@ -12,7 +12,7 @@ from headway.metrics.base import Floats, Metric
 from headway.tasks.base import Classify, LabelFacts, Output, Task, refuse, shares_of
 
 SHARE, AUC_SHARE = "5% of gain", "2% of gain"
-"""The share of its gain that a loss, and an AUC, may be worse than the champion's (docs/gate.md says why)."""
+"""Default tolerances: how much worse than the champion's a loss, and an AUC, may be (docs/gate.md says why)."""
 
 
 class Binary(Task):
@@ -149,7 +149,7 @@ class Quantiles(Task):
     def __init__(self, levels: tuple[float, ...]):
         self.levels = levels
         self.middle = int(np.abs(np.asarray(levels) - 0.5).argmin())
-        """The place of the level nearest the median, whose quantile is the prediction where one number is wanted."""
+        """The index of the level nearest the median: its quantile is the prediction where one number is wanted."""
         self.name = f"quantiles({', '.join(f'{level:g}' for level in levels)})"
         self.metrics = numbers.quantile_metrics(levels)
         self.tables = tables.level_tables(levels, self.middle)

@@ -16,7 +16,7 @@ from headway.tasks.base import Task
 from headway.tasks.builtin import Binary, Count, Multiclass, Quantiles, Regression
 
 LEVELS = (0.1, 0.5, 0.9)
-"""The levels that `quantiles` predicts where none are named."""
+"""The levels that `quantiles` predicts where the name has none."""
 _QUANTILES = "quantiles"
 _BY_NAME: dict[str, Task] = {task.name: task for task in (Binary(), Multiclass(), Regression(), Count())}
 BUILT_IN = (*_BY_NAME, _QUANTILES)
@@ -37,13 +37,13 @@ def task_of(task: str | Task) -> Task:
 
 
 def register(task: Task) -> Task:
-    """Make a user's task known by its name in this process."""
+    """Make a user's task known by its name in this process, and return it."""
     _MADE[task.name] = task
     return task
 
 
 def _quantiles(name: str) -> Quantiles:
-    """Returns the task for `quantiles` alone, or with its levels: `quantiles(0.1, 0.5, 0.9)`."""
+    """Returns the task for `quantiles`, or with levels `quantiles(0.1, 0.5, 0.9)`; ValueError for other names."""
     word, _, inside = name.strip().partition("(")
     if word.strip() != _QUANTILES or (inside and not inside.endswith(")")):
         raise ValueError(f"{name!r} is not a task; {suggest(name, [*BUILT_IN])}")
@@ -73,7 +73,7 @@ TaskOrAuto = Annotated[
         }
     ),
 ]
-"""The type of a task's name in configs, where `auto` leaves it to the label."""
+"""The type of a task's name in configs, where `auto` means that the label decides."""
 
 _TASKS = (*_BY_NAME.values(), task_of(_QUANTILES))
 ALL_METRICS: tuple[str, ...] = (
@@ -95,7 +95,7 @@ def direction(metric: str | None, better: str | None = None) -> int:
     """Returns 1 for a metric that is better when higher, and -1 for one that is better when lower.
 
     Args:
-        better: as a verdict says it of its primary metric, and a comparison of its own; a metric of the user's own may be
-            either. None: it is Headway's.
+        better: "higher" or "lower", as verdicts and comparisons store it; needed for a metric of the user's own. None:
+            the direction of the built-in metric.
     """
     return 1 if (better == "higher" if better else metric in HIGHER_IS_BETTER) else -1

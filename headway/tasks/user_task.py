@@ -31,15 +31,15 @@ from headway.user_code.files import digest
 from headway.user_code.loading import load_object
 
 OWN_OUTPUT = "prediction"
-"""The output of an exported model that holds the prediction of a task of the user's own."""
+"""The name of the exported model's output that holds the prediction of a user's task."""
 _LOADED: dict[tuple[str, str, str], UserTask] = {}
 
 
 class UserTask(Task):
-    """A task that calls an object of the user's.
+    """A task whose loss, metrics and predictions come from an object of the user's own.
 
     Raises:
-        ConfigError: it lacks a loss or metrics, or one of its attributes is not what it should be.
+        ConfigError: the object lacks a loss or metrics, or an attribute has a value that is not allowed.
     """
 
     def __init__(self, name: str, definition: Any, file: Path):
@@ -80,9 +80,9 @@ class UserTask(Task):
         """Returns None, since Headway does not know what the user's predictions mean."""
 
     def tables_for(self, rows: Rows) -> tuple[Table, ...]:
-        """Returns the tables that the values of labels and predictions allow: those of a binary task for labels 0 or 1
-        and probabilities (for other scores, those that need only their order), those of classes for one probability for
-        each class, residuals where both are numbers."""
+        """Returns the tables that the values allow. Labels 0 or 1 with probabilities get those of a binary task, with
+        other scores of classes those that need only the order. One probability for each class gets those of classes;
+        numbers get residuals."""
         label, prediction = rows.label, rows.prediction
         probable = bool(((prediction >= -ROUNDING) & (prediction <= 1 + ROUNDING)).all())
         if self.wide:

@@ -3,7 +3,7 @@
     imported_files(Path("my_models.py"))     # [my_models.py, towers.py, parts/__init__.py, parts/deep.py]
     digest(Path("my_models.py"))             # changes when any of them does
 
-Found in the source, without running it: `import` statements wherever they stand, followed from file to file, as far as they
+They are found in the source, without running it: all `import` statements are followed from file to file, as far as they
 lead to Python files and packages in the folder of the first one. Other modules are the environment's.
 """
 
@@ -26,7 +26,7 @@ def imported_files(file: Path) -> list[Path]:
 
 
 def digest(file: Path) -> str:
-    """Returns the SHA-256 of a file and of those beside it that it imports."""
+    """Returns one SHA-256, in hex, of a file and of the files in its folder that it imports."""
     first, *others = imported_files(file)
     checksum = hashlib.sha256(first.read_bytes())
     for path in others:
@@ -54,7 +54,7 @@ def _files(folder: Path, name: str) -> Iterator[Path]:
 
 
 def _place(path: Path) -> Path | None:
-    """Returns the file of a module, or the folder of a package without an __init__.py; None when there is neither."""
+    """Returns the file of a module or a package, or the folder of one without __init__.py; None when there is none."""
     if (package := path / "__init__.py").is_file():
         return package
     if (module := path.with_name(path.name + ".py")).is_file():
@@ -63,7 +63,7 @@ def _place(path: Path) -> Path | None:
 
 
 def _imports(file: Path, folder: Path) -> Iterator[str]:
-    """Yields dotted names, relative to `folder`, that may be modules: for `from a import b` both a and a.b."""
+    """Yields the dotted names that a file imports and that may be modules: for `from a import b` both a and a.b."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):

@@ -25,7 +25,7 @@ from typing import Any
 
 from headway.errors import ConfigError
 from headway.messages import did_you_mean
-from headway.process import owned
+from headway.process import is_own_process
 from headway.user_code import files as user_files
 from headway.user_code.quiet_stderr import without_tensorflows_lines
 
@@ -74,12 +74,12 @@ def _load(file: Path) -> types.ModuleType:
 
 
 def _quiet(file: Path) -> contextlib.AbstractContextManager[None]:
-    """Leave out what TensorFlow's C++ code prints to file descriptor 2 when it is imported.
+    """Returns a context manager that leaves out what TensorFlow's C++ code prints to file descriptor 2 on its import.
 
-    With TensorFlow imported already, in a process that is not Headway's own, or of a file that does not speak of it, nothing is
-    changed.
+    It does nothing if TensorFlow is imported already, if the process is not Headway's own, or if the file mentions
+    neither TensorFlow nor Keras.
     """
-    if "tensorflow" in sys.modules or not owned() or not re.search(rb"tensorflow|keras", file.read_bytes()):
+    if "tensorflow" in sys.modules or not is_own_process() or not re.search(rb"tensorflow|keras", file.read_bytes()):
         return contextlib.nullcontext()
     return without_tensorflows_lines()
 
@@ -157,7 +157,7 @@ def _importing(package: str, folder: Path) -> Callable[..., Any]:
 
 
 def line_of(error: BaseException, file: Path) -> str:
-    """Returns the last line of the user's file in the error's traceback: "file.py, line 12"."""
+    """Returns the last line of the user's file in the error's traceback, "file.py, line 12"; "file.py" if none is."""
     if isinstance(error, SyntaxError) and error.lineno:
         return f"{file.name}, line {error.lineno}"
     lines = [
@@ -167,6 +167,6 @@ def line_of(error: BaseException, file: Path) -> str:
 
 
 def line_of_definition(function: Callable[..., Any], file: Path) -> str:
-    """Returns the line of the user's file where a function begins: "file.py, line 12"."""
+    """Returns the line of the user's file where a function begins, "file.py, line 12"; "file.py" if it is unknown."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return file.name if code is None else f"{file.name}, line {code.co_firstlineno}"

@@ -1,1 +1,1 @@
-"""The checks of `headway.validation.stage`: the schema, the label, drift, and hints about columns."""
+"""The validation stage and its checks: the schema, the label, drift, leaks, and units with rows in two splits."""

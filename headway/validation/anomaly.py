@@ -1,4 +1,4 @@
-"""What validation says: its findings, each with severity, message, numbers and fix, and the proof of the splits.
+"""The result of validation: its findings, each with severity, message, numbers and fix, and the proof of the splits.
 
 found = Validated.model_validate(result)
 found.stopping                            # the anomalies that stop a run
@@ -37,13 +37,13 @@ class Anomaly(Result):
     """One of `KINDS`."""
     column: str | None = None
     where: str | None = None
-    """The split or span."""
+    """The split or span that it is about."""
     message: str
     fix: str | None = None
     value: float | None = None
     """What was seen, where it is one number: a share, a distance, a number of rows."""
     expected: float | None = None
-    """The limit that it is beyond."""
+    """The limit that `value` is beyond."""
 
 
 def finding(
@@ -63,28 +63,28 @@ def finding(
 
 
 class SplitProof(Result):
-    """What is proven of the splits: that no key or time is in two of them."""
+    """The result of the leakage proof: whether a key or a time is in two splits."""
 
     says: tuple[str, ...] = ()
     """Sentences of what holds."""
     anomalies: tuple[Anomaly, ...] = ()
     splits: dict[str, dict[str, int | str]] = Field(default={})
-    """Rows; distinct keys where they were compared; first and last time where there is a time column."""
+    """By split: its rows, its distinct keys where compared, and its first and last time where there is a time."""
 
 
 class Validated(Result):
-    """The answer of the validation stage."""
+    """The result of the validation stage."""
 
     anomalies: tuple[Anomaly, ...] = ()
     """The gravest first."""
     errors: int = 0
     warnings: int = 0
     splits: tuple[dict[str, int | str], ...] = ()
-    """By split: its rows, its share of them, its keys and times; all with the same cells."""
+    """The table of splits, a row each: its rows, its share of all rows, its keys and times; all have the same cells."""
     proof: tuple[str, ...] = ()
     """Sentences of what is proven of the splits."""
     strengths: dict[str, float] = Field(default={})
-    """How well each feature alone predicts the label."""
+    """How well each feature alone predicts the label: an AUC, or an R2."""
 
     @property
     def stopping(self) -> list[Anomaly]:
@@ -93,14 +93,14 @@ class Validated(Result):
 
 
 def listed(counts: list[tuple[Any, int]], total: int) -> str:
-    """Returns the text of the first few of `total` values, each with its rows."""
+    """Returns the text of the first `LISTED` of `total` values, each with its rows, and how many more there are."""
     named = ", ".join(f"{value_text(value)} ({count:,})" for value, count in counts[:LISTED])
     return named + (f" and {total - LISTED:,} more" if total > LISTED else "")
 
 
 def value_text(value: bytes | float, temporal: Temporal | None = None) -> str:
-    """Returns the text of a value: strings quoted and cut to 60 characters, whole numbers without a fraction, dates and
-    times as such."""
+    """Returns the text of a value: strings quoted and cut to 60 characters, whole numbers without a fraction, and with
+    `temporal` a date or time."""
     if isinstance(value, bytes):
         text = value.decode("utf-8", "backslashreplace")
         return repr(short(text, 60))

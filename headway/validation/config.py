@@ -22,7 +22,7 @@ LEAKAGE = 0.999
 
 
 class DriftConfig(Frozen):
-    """The distances beyond which a column has drifted from the champion's train rows, or serving rows from this run's."""
+    """The distances beyond which train rows have drifted from the champion's, or serving rows from train rows."""
 
     l_infinity: float = Field(default=0.1, ge=0, description="text: the most that one value's share may change")
     jensen_shannon: float = Field(default=0.1, ge=0, description="numbers: divergence in bits, from 0 to 1")
@@ -45,7 +45,7 @@ Severities = Annotated[dict[str, Severity], AfterValidator(_kinds)]
 
 
 class ColumnValidation(Frozen):
-    """The settings of one column."""
+    """The validation settings of one column."""
 
     severity: Severities = Field(default={}, description="by kind: error, warning, info or ignore")
 
@@ -81,17 +81,17 @@ class ValidateConfig(Frozen):
     columns: dict[str, ColumnValidation] = Field(default={}, description="settings of single columns")
 
     def check(self, schema: Schema, *, where: str) -> None:
-        """Check that the columns that have settings exist.
+        """Check that the schema has the columns that settings are for.
 
         Raises:
-            ConfigError: one does not.
+            ConfigError: it lacks one.
         """
         for name in self.columns:
             if name != LABEL and name not in schema:
                 raise no_column(name, schema.names(), where=f"{where}: validation.columns")
 
-    def settled(self, anomaly: Anomaly) -> Anomaly | None:
-        """Returns the anomaly with its configured severity; None when it is to be ignored."""
+    def with_severity(self, anomaly: Anomaly) -> Anomaly | None:
+        """Returns the anomaly with the severity configured for its column or kind; None when it is to be ignored."""
         own, kind = self.columns.get(anomaly.column or ""), anomaly.kind
         severity = (own.severity.get(kind) if own else None) or self.severity.get(kind) or anomaly.severity
         return None if severity == "ignore" else anomaly.model_copy(update={"severity": severity})

@@ -1,11 +1,11 @@
-"""Detects drift: of train rows from the champion's, of serving rows and of eval from train.
+"""Detects drift: of train rows from the champion's, and of serving, eval and test rows from this run's train rows.
 
 drifted = list(drift(train, champion_train, "version 3 (2013-01 to 2013-06)", config))
 
-Train rows are held against the champion's train rows, and serving rows against train rows: text by the greatest change of one
-value's share (L-infinity), numbers by Jensen-Shannon divergence and by the shift of their quantiles, both by the share of
-missing values; values over 4,096 bytes are not counted, and not compared. Numbers of eval and test are held against those of
-train, for a unit that changed and, by time, for values beyond the range of train (`moved`).
+Train rows are compared with the champion's train rows, and serving rows with train rows: text by the greatest change of
+one value's share (L-infinity), numbers by Jensen-Shannon divergence and by the shift of their quantiles, both by the
+share of missing values. Text with a value over 4,096 bytes is compared by the last alone. Numbers of eval and test are
+compared with those of train for a changed unit and, by time, for values beyond the range of train (`shifted_numbers`).
 
 The distances come from mergeable statistics alone. All are symmetric and zero for equal statistics. Numbers are binned by the
 quantiles of both sides together, so that a bin holds about a twentieth of one side and a frequent value has a bin's edge of
@@ -29,14 +29,14 @@ from headway.validation.label_checks import BY_CHANCE
 _BINS = 20
 _GRID = np.linspace(0, 1, 1001)
 RESCALED = 10.0
-"""How many times as large, or as small, the numbers of a split are that may have another unit than train's."""
+"""Numbers of a split that are this many times as large or as small as those of train may have another unit."""
 _FEWEST = 100
 """Fewer numbers than these may be ten times as large by chance."""
 INNER = np.linspace(0.05, 0.95, 19)
 
 
 def l_infinity(ours: ColumnStatistics, theirs: ColumnStatistics) -> tuple[float, bytes, float, float]:
-    """Returns (the greatest change of a value's share, the value, its share in ours, in theirs), of rows with a value."""
+    """Returns the greatest change of a value's share of present rows, the value, and its share on both sides."""
     assert ours.text is not None and theirs.text is not None
     n, m = max(ours.values, 1), max(theirs.values, 1)
     largest = -1.0, b"", 0.0, 0.0
@@ -51,7 +51,7 @@ def l_infinity(ours: ColumnStatistics, theirs: ColumnStatistics) -> tuple[float,
 
 
 def jensen_shannon(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
-    """Returns the divergence in bits, from 0 to 1; both sides must have finite numbers."""
+    """Returns the Jensen-Shannon divergence of two columns in bits, 0 to 1; both must have finite numbers."""
     inner = np.linspace(0, 1, _BINS + 1)[1:-1].tolist()
     # up to each side's end: two that do not overlap share no bin
     inner.append(1.0)
@@ -61,8 +61,8 @@ def jensen_shannon(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
 
 
 def _divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
-    """Returns the divergence of two distributions over the same bins, in bits (Lin, "Divergence measures based on the
-    Shannon entropy", 1991)."""
+    """Returns the Jensen-Shannon divergence of two distributions over the same bins, in bits (Lin, "Divergence measures
+    based on the Shannon entropy", 1991)."""
     middle = (p + q) / 2
 
     def relative(side: NDArray[np.float64]) -> float:
@@ -84,8 +84,8 @@ def _bins(column: ColumnStatistics, edges: NDArray[np.float64]) -> NDArray[np.fl
 
 
 def quantile_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
-    """Returns the distance of quantiles: 0 when equal, 1 for a shift by the whole 5% to 95% range, or between two
-    constants."""
+    """Returns the mean shift of the quantiles as a share of the wider 5% to 95% range: 0 when they are equal, 1 between
+    two different constants."""
     a, b = ours.quantile(INNER.tolist()), theirs.quantile(INNER.tolist())
     shift = float(np.abs(a - b).mean())
     if not shift:
@@ -95,8 +95,8 @@ def quantile_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float
 
 
 def drift_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float | None:
-    """Returns how far two columns are apart, 0 to 1: the greatest change of a value's share for text, the Jensen-Shannon
-    divergence in bits for numbers; None where that cannot be told."""
+    """Returns how far two columns are apart, 0 to 1: the greatest change of a value's share for text, the
+    Jensen-Shannon divergence in bits for numbers; None for other types, for lists, and without counted values."""
     if theirs.type != ours.type or any(side.shape or not _compared(side) for side in (ours, theirs)):
         return None
     if ours.type == "bytes":
@@ -113,12 +113,12 @@ def drift(
     rows: str = "train rows",
     where: str = "train",
 ) -> Iterator[Anomaly]:
-    """Yields an anomaly for each common column that differs by more than its limits.
+    """Yields an anomaly for each limit that a common column exceeds, or one note where either side has too few rows.
 
     Args:
-        whose: names the rows of `theirs`, such as the champion.
-        rows: names those of `ours`.
-        where: their split, or serving.
+        whose: what messages call the rows of `theirs`, such as the name of the champion.
+        rows: what they call the rows of `ours`.
+        where: the split of `ours`, or serving.
     """
     if min(ours.rows, theirs.rows) < config.drift.min_rows:
         message = f"drift was not checked: {ours.rows:,} {rows}, {theirs.rows:,} of {whose}; at least "
@@ -144,7 +144,7 @@ def drift(
 def _differences(
     ours: ColumnStatistics, theirs: ColumnStatistics, rows: str, whose: str, bounds: DriftConfig
 ) -> Iterator[tuple[str | None, str, float, float]]:
-    """Yields (the limit, what follows the name of the column, the distance, the limit's value) where two columns differ."""
+    """Yields, for each difference beyond its limit, the limit's name, the message, the distance, and the limit."""
     now, before = _absent(ours), _absent(theirs)
     change = abs(now - before)
     if now == 1 and (1 - before) * ours.rows >= BY_CHANCE:
@@ -176,16 +176,16 @@ def _differences(
             yield "quantile", message, shift, bounds.quantile
 
 
-def moved(
+def shifted_numbers(
     split: str, ours: SplitStatistics, theirs: SplitStatistics, features: Collection[str], *, by_time: bool
 ) -> Iterator[Anomaly]:
-    """Report numbers of a split that train says nothing of: by time, those that all lie beyond the range of train, as a counter
-    or a sum does; and those that are ten times as large as in train, or a tenth, so that their unit may have changed.
+    """Report numeric columns of a split that all lie beyond the range of train (by time, as a counter or a sum does),
+    or that are ten times as large as in train, or a tenth, so that their unit may have changed.
 
     Args:
-        ours: of eval or test.
-        theirs: of train.
-        features: what the model learns from; the label is looked at for its unit only.
+        ours: the statistics of eval or test.
+        theirs: the statistics of train.
+        features: the columns to check, which the model learns from; of the label only the unit is checked.
     """
     for name, column in ours.columns.items():
         other = theirs.columns.get(name)
@@ -214,8 +214,8 @@ def _beyond(split: str, ours: ColumnStatistics, theirs: ColumnStatistics) -> Ano
 
 
 def _rescaled(split: str, ours: ColumnStatistics, theirs: ColumnStatistics) -> Anomaly | None:
-    """Returns a finding on a number most of whose quantiles are ten times as far from 0: a unit changes all of them,
-    growth or a rare value some."""
+    """Returns a finding where the quantiles of a column are in the median ten times as far from 0 as train's, or a
+    tenth; else None. A new unit changes all quantiles, growth or a rare value only some."""
     now, before = (np.abs(side.quantile(INNER.tolist())) for side in (ours, theirs))
     both = (now > 0) & (before > 0)
     if 2 * both.sum() < len(INNER):
@@ -239,13 +239,13 @@ def _called(name: str) -> str:
 
 
 def _absent(column: ColumnStatistics) -> float:
-    """Returns the share of rows without a value: null or NaN. That one is infinite is said by itself."""
+    """Returns the share of rows without a value: null or NaN. Infinite values have a finding of their own."""
     missing = column.missing if column.type == "bytes" else column.missing + column.nan
     return missing / column.rows if column.rows else 1.0
 
 
 def _compared(column: ColumnStatistics) -> int:
-    """Returns the number of values that can be compared."""
+    """Returns the number of values that can be compared: present texts, or finite numbers."""
     return column.present if column.type == "bytes" else column.finite
 
 

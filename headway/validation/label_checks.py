@@ -1,6 +1,6 @@
 """Checks the label: more than one value, the same classes in every split; and the rows' weights.
 
-A class of train that eval lacks, or one of eval that train lacks, is an error: metrics would be of another question.
+If eval has a class that train lacks, or beyond chance the reverse, it is an error: metrics would mislead.
 
 found = list(labels("eval", eval_label, train_label, "binary", config))
 """
@@ -16,7 +16,7 @@ from headway.validation.anomaly import Anomaly, finding, listed, value_text
 from headway.validation.config import ValidateConfig
 
 BY_CHANCE = 5.0
-"""The rows of a class, or of a value, that were to be expected where there is none: chance leaves out all in 0.7% of draws."""
+"""With so many expected rows of a class or value, having none is no accident: chance does so in 0.7% of draws."""
 AUTO_MOST_CLASSES = 20
 """Integer labels with more values than this are a regression, unless the pipeline says otherwise."""
 
@@ -24,7 +24,7 @@ AUTO_MOST_CLASSES = 20
 def labels(
     split: str, label: ColumnStatistics, train: ColumnStatistics | None, task: str, config: ValidateConfig
 ) -> Iterator[Anomaly]:
-    """Find problems of a split's label, also by comparison with that of train."""
+    """Yields problems of a split's label: infinite values, one value only, classes that it or train lacks."""
     if label.infinite:
         message = f"the label is infinite in {label.infinite:,} of {label.rows:,} {split} rows, which are ignored"
         fix = "filter them (source.where), or mend the label expression"
@@ -41,7 +41,7 @@ def labels(
 
 
 def weights(split: str, weight: ColumnStatistics) -> Iterator[Anomaly]:
-    """Find weights of a split's rows that cannot be one: below 0, or not finite; and rows that have none."""
+    """Yields problems of the weights of a split's rows: below 0, not finite, or missing."""
     name, fix = weight.name, "mend the column, or leave these rows out (source.where)"
     if weight.minimum is not None and weight.minimum < 0:
         message = f"column {name!r} weights a row of {split} by {weight.minimum:g}: a weight is not below 0"
@@ -55,7 +55,7 @@ def weights(split: str, weight: ColumnStatistics) -> Iterator[Anomaly]:
 
 
 def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> Iterator[Anomaly]:
-    """Report classes that only one of train and this split has."""
+    """Report classes of this split that train lacks, and classes of train that this split lacks."""
     ours, theirs = train.top(), label.top()
     unseen = [(value, count) for value, count in theirs if value not in {value for value, _ in ours}]
     if unseen:
@@ -84,8 +84,8 @@ def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> It
 
 
 def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> Iterator[Anomaly]:
-    """Report classes that the champion learned from and that no train row has now, beyond chance; both sides must be
-    complete classes."""
+    """Report classes of the champion's train rows (`theirs`) that no train row has now (`ours`), beyond chance; both
+    labels must be classes that were counted completely."""
     values, share = {value for value, _ in ours.top()}, ours.present / max(theirs.present, 1)
     gone = [(value, count) for value, count in theirs.top() if value not in values and count * share >= BY_CHANCE]
     if gone:
@@ -95,7 +95,7 @@ def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> It
 
 
 def is_class(task: str, label: ColumnStatistics) -> bool:
-    """Returns whether the label's values are classes, by the config or by their statistics."""
+    """Returns whether the label has classes, by the task or, for auto, its values; False where not all were counted."""
     if not label.complete or not label.distinct:
         return False
     if (known := _known(task)) is not None:

@@ -1,17 +1,17 @@
-"""Features that tell the label alone, that repeat another feature, or that hold one value: from statistics and a sample of rows.
+"""Finds features that alone predict the label, repeat another feature, or hold one value, from statistics and a sample.
 
     alone = strengths(train, names, "binary")              # {"delay": 0.97, "hour": 0.58}
-    list(leakage(train, alone, "binary", LEAKAGE))         # what is named, with the question that only a person can answer
+    list(leakage(train, alone, "binary", LEAKAGE))         # findings, with the question that only a person can answer
 
-Each half of the sampled rows is predicted from the other half by one feature: a number by a line, and by one within each of its
-quantile ranges, anything else, and a number of few values, by the mean label of its value; a missing value is a value. Whether
-the feature is there is measured by itself too. So a column of unique values predicts nothing. The figure is the AUC, for
-several classes the mean AUC of up to five of them against the others, and for a number the R2 of its values or of their ranks.
+One feature predicts the label of each half of the sampled rows from the other half: a number by a line, and by a line
+in each of its quantile ranges; others, and numbers of few values, by the mean label of each value. A missing value is a
+value, and whether there is one is tried too. So a column of unique values predicts nothing. The figure is the AUC; for
+several classes the mean AUC of up to five against the others; for a number R2 of values or ranks.
 
-A strong feature is no leak. Named is what comes so near to certain that no feature is expected to: LEAKAGE, one pair of rows in a
-thousand in the wrong order. Labels themselves are seldom written down that well: in ten much used test sets at least 3.3% of
-them were wrong on average (Northcutt, Athalye and Mueller, "Pervasive label errors in test sets", 2021), and what does not come
-from the label does not repeat its errors. Driverless AI drops a feature at the same AUC or R2.
+A strong feature is no leak. Reported are only columns so near to certain as no feature is: LEAKAGE, one pair of rows in
+a thousand in the wrong order. Labels themselves are seldom written down that well: in ten much used test sets at least
+3.3% of them were wrong on average (Northcutt, Athalye and Mueller, "Pervasive label errors in test sets", 2021), and
+what does not come from the label does not repeat its errors. Driverless AI drops a feature at the same AUC or R2.
 """
 
 import json
@@ -34,26 +34,26 @@ from headway.validation.anomaly import Anomaly, finding
 from headway.validation.config import LEAKAGE
 
 LEAST_ROWS, LEAST_OF_A_CLASS = 150, 30
-"""With fewer sampled rows, or rows of a class, a feature may tell them by chance: of features of AUC 0.99, one in 18 did in 100
-rows, and one in 100 in 150 rows."""
+"""The least sampled rows, and rows of a class. With fewer a feature may look like a leak by chance: of features of AUC
+0.99, one in 18 did in 100 rows, and one in 100 in 150 rows."""
 _RANGES, _ROWS_OF_A_RANGE, _ROWS_OF_A_VALUE = 32, 64, 16
-"""The most quantile ranges of a number, and the sampled rows that a range has, or each value where there is none: so many that
-its line, or its mean label, is not one of noise."""
+"""The most quantile ranges of a number, the least sampled rows of a range, and the least rows per value, on average, of
+a number that is predicted from value by value: a line, or a mean label, is then more than noise."""
 _CLASSES = 5
-"""Of more classes the commonest are told from the others: each takes as long as a table of two classes."""
+"""The most classes that are predicted, the commonest: each takes as long as a table of two classes."""
 _FEW_ROWS = 0.1
-"""So many rows of the mean label are added to those of a value or range."""
+"""The number of rows with the mean label that are added to those of each value or range."""
 Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
 def leakage(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float) -> Iterator[Anomaly]:
-    """Report columns that alone predict the label as hardly any feature does.
+    """Yields a finding for each column whose strength reaches `bound`, or a note that leakage was not checked.
 
     Args:
         alone: `strengths` of the columns.
         task: binary, multiclass or regression.
-        bound: what a column may reach.
+        bound: the AUC or R2 from which on a column is reported.
     """
     rows = sampled_rows(train, task)
     if rows is None:
@@ -82,11 +82,11 @@ class Leak:
 
     column: str
     how: str
-    """A verb and what follows it: ranks the label with an AUC of 0.9996."""
+    """How it predicts, as a predicate: "ranks the label with an AUC of 0.9996"."""
 
 
 def leaks(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float = LEAKAGE) -> Iterator[Leak]:
-    """Yields the columns whose strength reaches `bound`."""
+    """Yields the columns whose strength in `alone` reaches `bound`; none where too few rows were sampled."""
     rows = sampled_rows(train, task)
     if rows is None:
         return
@@ -104,7 +104,7 @@ def leaks(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: 
 
 
 def strengths(train: SplitStatistics, names: Collection[str], task: str) -> dict[str, float]:
-    """Returns how well each column alone predicts the label, out of fold; empty where there is too little of it to say.
+    """Returns how well each column alone predicts the label, out of fold; empty with too few sampled rows or classes.
 
     Args:
         task: binary, multiclass or regression.
@@ -126,23 +126,23 @@ def strengths(train: SplitStatistics, names: Collection[str], task: str) -> dict
 
 
 def sampled_rows(train: SplitStatistics, task: str) -> pa.Table | None:
-    """Returns the sampled rows, for classes as many of a rare one as of a common one; None where they are too few."""
+    """Returns the sampled rows, for classes equally many of each where such a sample exists; None: they are too few."""
     rows = train.by_label.table() if task != "regression" else None
     rows = train.sample.table() if rows is None else rows
     return None if rows is None or LABEL not in rows.column_names or len(rows) < LEAST_ROWS else rows
 
 
 def places(rows: pa.Table, names: Collection[str]) -> dict[str, int]:
-    """Returns the place of each named column. A table searches all of its names for one, and there may be thousands."""
+    """Returns the position of each named column. A table searches all of its names for one: there may be thousands."""
     named = set(names)
     return {name: place for place, name in enumerate(rows.column_names) if name in named}
 
 
 def _targets(label: pa.ChunkedArray, task: str) -> Floats:
-    """Returns what is predicted, one row each: 0 and 1 for each class, of two for one of them; the values and their
-    ranks of a number.
+    """Returns the targets, one per row of the array: 0 and 1 for each class against the others (of two classes only the
+    second); of a number its values and their ranks.
 
-    None at all where there is too little of it.
+    The array has no row where the label has too few rows, values or classes.
     """
     nothing = np.empty((0, len(label)))
     if task == "regression":
@@ -159,14 +159,14 @@ def _targets(label: pa.ChunkedArray, task: str) -> Floats:
 
 
 def _classification(values: pa.ChunkedArray, targets: Floats) -> float:
-    """Returns the mean AUC of the targets, by the way of predicting them that has the greatest."""
+    """Returns the mean AUC of the targets by the column: the greatest of all ways to predict (`_ways`)."""
     return max(_mean_auc(codes, along, targets) for codes, along in _ways(values))
 
 
 def _regression(values: pa.ChunkedArray, targets: Floats) -> float:
-    """R2 of the label's values by the column's, or of its ranks by the column's ranks, by the way that has the greatest.
+    """Returns the greatest R2 of all ways (`_ways`): of the label's values by the column's, or of ranks by ranks.
 
-    Ranks see a copy on another scale, such as its logarithm; values one whose noise is small beside the greatest of them.
+    Ranks find a copy on another scale, such as a logarithm; values a copy with noise that is small beside the largest.
     """
     scores = []
     floats = numbers(values)[0] if _is_quantity(values) else None
@@ -181,13 +181,13 @@ def _regression(values: pa.ChunkedArray, targets: Floats) -> float:
 
 
 def _presence(values: pa.ChunkedArray, targets: Floats) -> float:
-    """Returns the mean AUC of the targets by whether there is a value."""
+    """Returns the mean AUC of the targets by whether a row has a value; 0.5 where all have one."""
     missing = _missing(values)
     return _mean_auc(missing.astype(np.int64), np.zeros(len(missing)), targets) if missing.any() else 0.5
 
 
 def _mean_auc(codes: Codes, along: Floats, targets: Floats) -> float:
-    """Returns the mean AUC of the targets, of each half by itself: the two have predictions of their own."""
+    """Returns the mean AUC over the targets and the two halves, which are predicted from different rows."""
     scores = []
     for target in targets:
         predicted = _out_of_fold(codes, along, target)
@@ -205,8 +205,8 @@ def _is_quantity(values: pa.ChunkedArray) -> bool:
 
 
 def _ways(values: pa.ChunkedArray) -> Iterator[tuple[Codes, Floats]]:
-    """Yields the ways of predicting from a column: (which rows are of one value or range, where along it each is; 0:
-    nowhere)."""
+    """Yields each way to predict from a column: the code of each row's value or range, and its position along a line (0
+    in all rows: there is no line)."""
     missing = _missing(values)
     _, codes, counts = np.unique(values.fill_null(0).to_numpy(), return_inverse=True, return_counts=True)
     rows, quantity = len(codes), _is_quantity(values)
@@ -244,7 +244,7 @@ def _out_of_fold(codes: Codes, along: Floats, target: Floats) -> Floats:
 
 
 def constant(column: ColumnStatistics) -> Iterator[Anomaly]:
-    """Report columns with the same value in every train row; missing values would be information."""
+    """Yields a finding if a column has the same value in every train row; a missing value counts as another one."""
     if column.distinct == 1 and not (column.missing or column.nan or column.infinite):
         message = f"column {column.name!r} has the same value in all {column.rows:,} train rows"
         fix = f"leave it out: {column_yaml(column.name, 'ignore')}"
@@ -252,8 +252,8 @@ def constant(column: ColumnStatistics) -> Iterator[Anomaly]:
 
 
 def repeated(train: SplitStatistics, names: Collection[str]) -> dict[str, str]:
-    """Returns each column that repeats an earlier one, and that one: equal statistics over all rows, and equal values in
-    each sampled row."""
+    """Returns the columns that repeat an earlier one, each with that one's name: both have equal statistics over all
+    rows and equal values in each sampled row."""
     rows, found = train.sample.table(), dict[str, str]()
     if rows is None:
         return found

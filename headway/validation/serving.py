@@ -1,10 +1,10 @@
-"""Statistics of rows without labels, for comparison with those of the train rows: a file of serving rows, or a span's raw files.
+"""Computes statistics of rows without labels, to compare with train: of a file of serving rows, or a span's raw files.
 
     served = serving_rows(Path("requests.jsonl"), feature_columns)
-    served.statistics, served.unfit          # of the rows that fit, and (rows that do not, the first reason)
+    served.statistics, served.unfit          # of the rows that fit; (number of the others, the first)
 
-The file of serving rows holds one a line as JSON ({"carrier": "AA", "distance": 733}), or is a TFRecord of tf.Examples; either is
-read as ingest reads it. Features that no row names count as missing in all of them.
+A file of serving rows holds one row per line as JSON ({"carrier": "AA", "distance": 733}), or is a TFRecord of
+tf.Examples; either is read as ingest reads it. Features that no row names count as missing in all of them.
 """
 
 import re
@@ -35,20 +35,20 @@ class ServingRows:
     rows: int
     statistics: SplitStatistics
     unfit: tuple[int, str]
-    """How many rows are broken or hold a value that does not fit its column, and the first with its number and reason."""
+    """The number of rows that are broken or do not fit, and a text on the first of them: its number and reason."""
 
 
 def checksum(path: Path) -> dict[str, int | str]:
-    """Returns the identity of a file of serving rows: its size and crc32c; DataError when it cannot be read."""
+    """Returns the size and crc32c of a file of serving rows; DataError when it cannot be read."""
     size, crc = filesystem.checksum(str(path))
     return {"bytes": size, "crc32c": crc}
 
 
 def serving_rows(path: Path, columns: Sequence[Column]) -> ServingRows:
-    """Returns statistics of serving rows. A broken one, or one with a value that does not fit, is left out.
+    """Returns statistics of serving rows. A broken row, or one with a value that does not fit, is left out.
 
     Raises:
-        DataError: the file holds no row, or a TFRecord is damaged.
+        DataError: the file holds no row that fits, or a TFRecord is damaged.
     """
     statistics = SplitStatistics.create(columns)
     read_as = [column.model_copy(update={"nullable": True}) for column in columns]
@@ -74,7 +74,7 @@ def serving_rows(path: Path, columns: Sequence[Column]) -> ServingRows:
 
 
 def _chunks(path: Path, columns: Sequence[Column]) -> Iterator[tuple[Chunk, int]]:
-    """Yields the rows, and how many came before the range that they are numbered in."""
+    """Yields chunks of rows, each with the number of rows before its range: positions in a chunk count from there."""
     with open_file(str(path)) as file:
         head, size = file.read(len(_GZIP)), file.size()
         file.seek(0)
@@ -95,7 +95,7 @@ def span_statistics(source: SourceConfig, span: str, columns: list[Column], moni
     """Returns statistics of a span's raw columns, whether or not its rows have a label.
 
     Args:
-        columns: in the types to be counted in; a value that does not fit leaves out its row.
+        columns: the columns to count, in their stored types; a row with a value that does not fit is left out.
     """
     reader, of_span = open_source(source, columns=columns), files(source, span)
     read = [column.model_copy(update={"nullable": True}) for column in columns]

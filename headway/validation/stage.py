@@ -3,8 +3,8 @@
     result = validate(ValidateRequest(...), out, monitor)
     Validated.model_validate(result).stopping     # what stops the run
 
-Each anomaly is a severity, a sentence a person understands, with its numbers, and what to do about it. The checks stand
-in `headway.validation`; this is the stage that calls them.
+Each anomaly has a severity, a sentence that a person understands, with its numbers, and a fix. The checks stand in
+`headway.validation`; this is the stage that calls them.
 """
 
 import json
@@ -27,7 +27,7 @@ from headway.tabular.splits import SplitConfig
 from headway.tasks.table import TaskOrAuto
 from headway.validation.anomaly import SEVERITIES, Anomaly, SplitProof, Validated, finding
 from headway.validation.config import ValidateConfig
-from headway.validation.drift import drift, moved
+from headway.validation.drift import drift, shifted_numbers
 from headway.validation.label_checks import is_class, label_kind, labels, vanished, weights
 from headway.validation.leaks import constant, leakage, strengths
 from headway.validation.units import SampledRows, torn_units
@@ -36,9 +36,9 @@ from headway.validation.value_checks import columns
 VERSION = 13
 FILE = "validation.json"
 PROOF = "splits.json"
-"""What the stage that proves the splits wrote."""
+"""The file in which the leakage proof's stage leaves its result."""
 MOST_UNLABELLED = 0.1
-"""The share of the rows that may lack a label unsaid."""
+"""The share of rows without a label above which validation warns."""
 
 
 class SpanFacts(Frozen):
@@ -50,7 +50,7 @@ class SpanFacts(Frozen):
     quarantined: int
     filtered: int
     ingested: str = ""
-    """The fingerprint of the output."""
+    """The fingerprint of its ingest output."""
 
     def as_key(self) -> object:
         return [self.span, self.ingested]
@@ -60,9 +60,9 @@ class ChampionFacts(Frozen):
     """The champion's training data."""
 
     name: str
-    """As a sentence names it: `version 3 (2013-01 to 2013-06)`."""
+    """Its name in messages: `version 3 (2013-01 to 2013-06)`."""
     statistics: Ref[WindowStatistics] | None
-    """None when that is gone."""
+    """The statistics of its data; None when they are gone from the store."""
 
     def as_key(self) -> object:
         return {"name": self.name, "statistics": self.statistics}
@@ -81,38 +81,38 @@ class ValidateRequest(Stage[Validated]):
     """The features as they are stored, to read serving rows by."""
     champion: Annotated[ChampionFacts | None, Key(always=True)] = None
     split: Annotated[SplitConfig | None, Key(of=lambda split: split and split.at_ingest(), always=True)] = None
-    """How rows were split; None: the splits are not held against each other."""
+    """How rows were split; None: the splits are not compared with each other."""
     unread: Annotated[tuple[str, ...], Key()] = ()
     """Columns of the newest files that the schema does not have."""
     statistics: Annotated[Ref[WindowStatistics], Key("inputs", "statistics")]
-    """A folder for each split."""
+    """The statistics of the window, with a folder for each split."""
     proof: Annotated[Ref[SplitProof] | None, Key("inputs", "splits", always=True)] = None
-    """None: nothing is said of keys and times."""
+    """The result of the leakage proof; None: keys and times are not reported."""
     spans: Annotated[tuple[SpanFacts, ...], Key("inputs", "spans")]
     splits: tuple[str, ...]
     stored: tuple[str, ...] = ()
-    """Columns that the statistics must be of."""
+    """The columns that each split's statistics must have."""
     weight: str | None = None
     """The column that says how much a row counts."""
     features: tuple[str, ...] | None = None
     """The columns that the model learns from; None: all but the label."""
     auto: Annotated[tuple[str, ...], Key()] = ()
-    """Those of them whose transform is chosen, which leaves out a column with one value."""
+    """The features whose transform is chosen automatically: it leaves out identifiers and columns with one value."""
     serving: Path | None = None
     """The file of serving rows."""
     filters: bool = True
     """Whether there is a filter (source.where); without one, the rows that ingest left out have no label."""
     rows: SampledRows | None = None
-    """Rows of train and eval; None: no unit is looked for, as where eval is later than train."""
+    """The train and eval rows to look for units in; None: none is looked for, as where eval is later than train."""
 
 
 def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """Run the stage: write out/validation.json; return it, a `Validated` as JSON.
+    """Checks the window, logs what is no error, writes out/validation.json and returns it, a `Validated` as JSON.
 
-    An anomaly never fails the stage: what it found is kept, and the caller decides by `stopping`.
+    An anomaly never fails the stage: the result is kept, and the caller decides by `Validated.stopping`.
     """
     known = request.schema_.columns
-    splits = {name: SplitStatistics.load(request.statistics.file / name).described(known) for name in request.splits}
+    splits = {name: SplitStatistics.load(request.statistics.file / name).with_units(known) for name in request.splits}
     alone = _strengths(request, splits)
     raised = [
         *_spans(request),
@@ -124,7 +124,7 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
         *_units(request, splits),
         *(proof := _proof(request)).anomalies,
     ]
-    anomalies = [settled for anomaly in raised if (settled := request.config.settled(anomaly)) is not None]
+    anomalies = [settled for anomaly in raised if (settled := request.config.with_severity(anomaly)) is not None]
     anomalies.sort(key=lambda anomaly: SEVERITIES.index(anomaly.severity))
     found = Validated(
         anomalies=tuple(anomalies),
@@ -143,7 +143,7 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
 
 
 def _proof(request: ValidateRequest) -> SplitProof:
-    """Returns what the stage before proved."""
+    """Returns the result of the leakage proof, empty without one; DataError when its file is damaged."""
     if request.proof is None:
         return SplitProof()
     path = request.proof.file / PROOF
@@ -154,8 +154,8 @@ def _proof(request: ValidateRequest) -> SplitProof:
 
 
 def _table(splits: Mapping[str, SplitStatistics], proof: SplitProof) -> tuple[dict[str, int | str], ...]:
-    """Returns the rows of the table of splits, with each split's keys and times; all have the same cells, empty where
-    one had none."""
+    """Returns the table of splits, a row each: its rows, share, keys and times. All rows have the same cells, empty
+    where a split has no such figure."""
     total, table = sum(statistics.rows for statistics in splits.values()), list[dict[str, int | str]]()
     for name, statistics in splits.items():
         share = statistics.rows / total if total else 0.0
@@ -188,7 +188,7 @@ def _rejects_too_many(span: SpanFacts, request: ValidateRequest) -> bool:
 
 
 def _source(request: ValidateRequest) -> Iterator[Anomaly]:
-    """Yields what the files hold and no step sees: rejected rows, rows without a label, new columns."""
+    """Yields findings on what ingest left out: rejected rows, rows without a label, columns that the schema lacks."""
     read, rejected, filtered = (
         sum(getattr(span, what) for span in request.spans) for what in ("read", "quarantined", "filtered")
     )
@@ -232,12 +232,12 @@ def _features(request: ValidateRequest, train: SplitStatistics) -> list[str]:
 
 
 def _left_out(request: ValidateRequest) -> set[str]:
-    """Returns the identifiers that the transform leaves out by itself. New rows have new ones, and do not drift by them."""
+    """Returns the identifiers that the transform leaves out by itself: new rows have new ones, which is no drift."""
     return {column.name for column in request.schema_.columns if column.meaning == "identifier"} & {*request.auto}
 
 
 def _strengths(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> dict[str, float]:
-    """Returns how well each feature alone predicts the label in train."""
+    """Returns how well each feature alone predicts the label in train; empty without train rows or a label."""
     train = splits.get("train")
     label = None if train is None else train.columns.get(LABEL)
     if train is None or label is None or not train.rows:
@@ -267,7 +267,7 @@ def _content(
     if request.split is not None and request.split.mode != "hash":
         for name in sorted({*splits} - {"train"}):
             learned = {*_features(request, train)} - _left_out(request)
-            yield from moved(name, splits[name], train, learned, by_time=request.split.by_time)
+            yield from shifted_numbers(name, splits[name], train, learned, by_time=request.split.by_time)
     if train_label is not None:
         yield from leakage(train, alone, label_kind(request.task, train_label), request.config.leakage)
 

@@ -5,16 +5,16 @@
     unit = find_unit(batch, ["mrn", "age", "sex", "dose"], "binary")          # batch has the column `label`
     unit.column, unit.constant, unit.correlation                              # "mrn", ("age", "sex"), 0.31
 
-A unit is a column, whatever it is called, whose values come again in most rows. Two other columns are the same in all rows of
-one unit, though neither is a function of the other: city, state and country, or a price with and without tax, are, and no
-evidence. And its rows agree in their label beyond what the columns explain. A model that learns units by heart must not be judged
-by further rows of the same ones.
+A unit is a column, whatever its name, whose values come again in most rows. Two other columns are the same in all rows
+of one unit, and neither is a function of the other: a city and its country, or a price with and without tax, are no
+evidence. And the labels of its rows are more alike than the columns explain. A model that learns units by heart must
+not be judged by further rows of the same units.
 
-Where no other column tells of it, a unit looks like a category of many values. Such a column is named only if its values are
-numbers of things (17, P00417). A number that the label follows, as it does an age or a distance, names nothing.
+Where there are no two such columns, a unit looks like a category of many values. Such a column is reported only if its
+values look like serial numbers (17, P00417). A number that the label follows, such as an age or a distance, is no unit.
 
-Rows are read from the same ranges of the raw files for all splits, so that rows of one unit, which are often neighbours, are seen
-on both sides; at most `most_rows` of them, and `MOST_COLUMNS` columns.
+Rows are read from the same ranges of the raw files for all splits, so that rows of one unit, which are often
+neighbours, are seen on both sides; at most `most_rows` of them, and `MOST_COLUMNS` columns.
 """
 
 from __future__ import annotations
@@ -44,30 +44,30 @@ from headway.tabular.list_arrays import as_batch, decoded, is_number, is_text, v
 from headway.validation.anomaly import Anomaly, finding
 
 MOST_CELLS, MOST_ROWS = 1_000_000, 100_000
-"""So many cells and rows are looked at, in blocks spread evenly over the rows."""
+"""The most cells and rows that are looked at, in blocks spread evenly over the rows."""
 MOST_COLUMNS = 40
-"""Of a wider table the columns with most values that come again."""
+"""The most columns that are looked at; of a wider table those with the most distinct values that recur."""
 LEAST_UNITS = 50
-"""Fewer values, or fewer that hold most rows, are categories. Counted as the inverse of Simpson's index."""
+"""The least number of units, counted as the inverse of Simpson's index; a column of fewer values is a category."""
 _RANGES = 16
-"""So many ranges of the raw files are looked at, spread evenly over them."""
+"""The number of ranges of the raw files that are looked at, spread evenly over them."""
 _TORN = 0.1
-"""From this share of the eval rows on it is said."""
+"""The share of eval rows with a unit that train has too from which on a finding is reported."""
 _BLOCK = 512
 _FEW_ROWS, _NEARLY_ALL = 5_120, 0.9
 _AGAIN = 0.5
-"""The least share of the rows whose unit has another row."""
+"""The least share of rows that have their unit in common with another row."""
 _SAME = 0.9
-"""From this share of pairs on a column is the same in all rows of a unit."""
+"""The share of pairs of a unit's rows with equal values, beyond chance, from which on a column is the same in all."""
 _BEYOND = 5.0
-"""Standard deviations of the F test: in a thousand looks chance does it once in three thousand tables."""
+"""The z score beyond which an F ratio is no chance: a thousand tests reach it once in three thousand tables."""
 _LEAST_ALIKE, _ALIKE_ALONE = 0.03, 0.05
-"""The least correlation of the label within a unit, at which 16 other rows of a unit raise a model's AUC of 0.60 by 0.014; and
-that where no other column tells of the unit (by 0.03)."""
+"""The least correlation of the label within a unit: with it, 16 other rows of a unit raise a model's AUC of 0.60 by
+0.014; and the least one where no other columns confirm the unit (by 0.03)."""
 _UNITS_ALONE, _ROWS_ALONE = 100, 3
-"""The least units, and rows of each on average, where no other column tells of them."""
+"""The least number of units, and of rows of each on average, where no other columns confirm the unit."""
 _CODE = r"^[[:alpha:]]{0,8}[-_#/ ]?[0-9]{3,}$|^[0-9A-Fa-f]{8}[-0-9A-Fa-f]{8,}$"
-"""Texts that number things: a number, after some letters or not, and hexadecimal digits."""
+"""A pattern of serial numbers: a number, with letters before it or not, or hexadecimal digits."""
 _CLASSES, _RANGES_OF_A_NUMBER = 5, 32
 _MONOTONE = 0.999
 Codes = NDArray[np.int64]
@@ -77,14 +77,14 @@ Floats = NDArray[np.float64]
 class SampledShard(Input):
     path: Path
     rows: int
-    """To read from its beginning."""
+    """The number of rows to read, from the beginning of the shard."""
 
     def paths(self) -> Sequence[Path]:
         return (self.path,)
 
 
 class SampledRows(Frozen):
-    """Where rows of train and eval are read from."""
+    """The shards from which rows of train and eval are read."""
 
     columns: tuple[Column, ...]
     shards: dict[str, tuple[SampledShard, ...]]
@@ -92,7 +92,7 @@ class SampledRows(Frozen):
 
 
 def sample_of(parts: Mapping[str, Sequence[Examples]]) -> SampledRows | None:
-    """Returns the beginnings of some shards; None where train or eval has none."""
+    """Returns which shards to read, and how far; None where no range of the raw files has both train and eval rows."""
     ranges: dict[tuple[Path, str], dict[str, tuple[Examples, str, int]]] = {}
     for split in ("train", "eval"):
         for part in parts.get(split, ()):
@@ -123,7 +123,7 @@ def torn_units(sampled: SampledRows, train: SplitStatistics, task: str) -> Itera
     """Report a unit that has rows in train and in eval.
 
     Args:
-        train: statistics of the train rows, by which columns are chosen.
+        train: statistics of the train rows, by which the columns to look at are chosen.
         task: binary, multiclass or regression.
 
     Raises:
@@ -158,7 +158,7 @@ def _fix(unit: Unit, columns: Sequence[Column]) -> str:
 
 
 def _columns(stored: Sequence[Column], train: SplitStatistics) -> list[Column]:
-    """Returns the columns to look at: no labels, lists, times and weights; of many those of most values that come again."""
+    """Returns the columns to look at, no labels, lists, times or weights; of many those with most recurring values."""
     plain = [
         column
         for column in stored
@@ -195,19 +195,19 @@ class Unit:
     constant: tuple[str, ...]
     """Other columns that are the same in all rows of a unit."""
     units: int
-    """In the rows that were looked at."""
+    """The number of units among the rows that were looked at."""
     rows: int
-    """That were looked at."""
+    """The number of rows that were looked at."""
     correlation: float
-    """Of the labels of two rows of a unit, beyond what the columns explain; 1: the label is the same in all its rows."""
+    """The correlation of the labels of two rows of a unit, beyond what the columns explain; 1: they are all equal."""
     sure: bool
-    """Whether columns that have nothing else in common are the same in its rows; else it may be a category."""
+    """Whether other columns, no functions of each other, are the same in its rows; else it may be a category."""
     codes: Codes
     """The unit of each row that was looked at; rows without a value have one each."""
 
     @property
     def why(self) -> str:
-        """Returns the evidence for it, as a sentence without a full stop."""
+        """The evidence that the column is a unit, as a sentence without a full stop."""
         of = "its rows" if self.constant else f"one {self.column}"
         labels = f"the labels of {of} are more alike than chance gives "
         labels += f"(intraclass correlation {number(round(self.correlation, 3))})"
@@ -221,19 +221,19 @@ class Unit:
 class _Column:
     name: str
     codes: Codes
-    """Of each row, from 0; a null has one of its own."""
+    """The code of each row's value, from 0; a null has a code of its own."""
     values: int
     missing: NDArray[np.bool_] | None
     numbers: Floats | None
-    """Of a column of numbers."""
+    """The values of a column of numbers, 0 for a null; None for text."""
     measured: bool
     """Whether its numbers have fractions."""
     coded: bool
-    """Whether its values may be numbers of things: whole numbers, or texts such as P00417."""
+    """Whether its values may be serial numbers: whole numbers, or texts such as P00417."""
 
     @property
     def units(self) -> Codes:
-        """The unit of each row, from 0, were the column its name; rows without a value have one each."""
+        """The unit of each row, from 0, if the column is the unit; each row without a value is a unit of its own."""
         if self.missing is None:
             return self.codes
         codes = np.where(self.missing, self.values + np.arange(len(self.codes)), self.codes)
@@ -241,17 +241,17 @@ class _Column:
 
 
 def most_rows(columns: int) -> int:
-    """Returns the most rows that are looked at of a table of so many columns."""
+    """Returns the largest number of rows that are looked at in a table of so many columns."""
     return min(MOST_ROWS, MOST_CELLS // max(1, min(columns, MOST_COLUMNS)))
 
 
 def find_unit(batch: pa.RecordBatch, names: Sequence[str], task: str) -> Unit | None:
-    """Returns the unit of a table's rows: the coarsest column that surely is one, else one that may be; None where there
-    is none.
+    """Returns the unit of a table's rows: the coarsest column that surely is one, else the one of the highest
+    correlation that may be one; None where there is none.
 
     Args:
         batch: the columns `names` in their stored types, and `label`, in any order of rows.
-        names: what is looked at; lists and vectors are passed over.
+        names: the columns to look at; lists and vectors are passed over.
         task: binary, multiclass or regression.
     """
     places = {name: place for place, name in enumerate(batch.schema.names)}
@@ -279,7 +279,7 @@ def find_unit(batch: pa.RecordBatch, names: Sequence[str], task: str) -> Unit | 
 
 
 def _repeats(codes: Codes) -> bool:
-    """Returns whether there are many units, and most rows are of one that has others."""
+    """Returns whether there are many units, and most rows share theirs with other rows."""
     counts = np.bincount(codes).astype(np.float64)
     many = len(codes) ** 2 >= LEAST_UNITS * float((counts**2).sum())
     return many and counts[counts > 1].sum() >= _AGAIN * len(codes) and 2 * len(counts) <= len(codes)
@@ -302,8 +302,8 @@ def _unit(column: _Column, columns: Sequence[_Column], targets: Sequence[Floats]
 
 
 def _same(codes: Codes, column: _Column) -> bool:
-    """Returns whether a column is the same in nearly all rows of a unit. Each row counts once, or a unit of many rows,
-    such as all zeros, would speak for all."""
+    """Returns whether a column is the same in nearly all rows of a unit. Each row counts once, so that a unit of many
+    rows, such as all zeros, does not decide for all."""
     sizes = np.bincount(codes)
     pairs, counts = np.unique(codes * column.values + column.codes, return_counts=True)
     size = sizes[pairs // column.values]
@@ -318,8 +318,8 @@ def _same(codes: Codes, column: _Column) -> bool:
 
 
 def _crossed(unit: _Column, constant: Sequence[_Column]) -> bool:
-    """Returns whether two columns that are the same in all rows of a unit are not functions of each other, or are two
-    measures that its own numbers do not order."""
+    """Returns whether two of the columns that are the same in all rows of a unit are evidence for it: not functions of
+    each other, or measures of many values. Columns that the unit's own numbers order do not count."""
     free = [column for column in constant if not _ordered(unit, column)]
     for first, second in itertools.combinations(free, 2):
         if _ordered(first, second):
@@ -332,8 +332,8 @@ def _crossed(unit: _Column, constant: Sequence[_Column]) -> bool:
 
 
 def _is_quantity(column: _Column, codes: Codes, targets: Sequence[Floats]) -> bool:
-    """Returns whether the label follows a column's numbers, so that most of what its values say of the label lies in
-    their order."""
+    """Returns whether the label follows a column's numbers: their order explains most of what its values tell of the
+    label."""
     if column.numbers is None:
         return False
     for target in targets:
@@ -344,7 +344,7 @@ def _is_quantity(column: _Column, codes: Codes, targets: Sequence[Floats]) -> bo
 
 
 def _numbers_things(column: _Column) -> bool:
-    """Returns whether a column's values may be numbers of things, of about as many rows each: not words, not measures."""
+    """Returns whether a column may hold serial numbers of about as many rows each: neither words nor measures."""
     counts = np.bincount(column.codes)
     alone = _UNITS_ALONE * _ROWS_ALONE <= _ROWS_ALONE * len(counts) <= len(column.codes)
     return alone and counts.std() <= counts.mean() and column.coded
@@ -353,10 +353,10 @@ def _numbers_things(column: _Column) -> bool:
 def _alike(
     codes: Codes, constant: Sequence[_Column], others: Sequence[_Column], targets: Sequence[Floats]
 ) -> float | None:
-    """Returns the correlation of the label within a unit, less what the columns explain by themselves; None where chance
-    may give it.
+    """Returns the correlation of the label within a unit, after what the columns explain is subtracted; None where
+    chance may explain it.
 
-    What units have in common is held against the whole of the label: of a hundredth that columns leave, they may have all.
+    What remains may be a hundredth of the label's variance: the correlation is multiplied by that share.
     """
     best: float | None = None
     for target in targets:
@@ -370,8 +370,8 @@ def _alike(
 
 
 def intraclass(values: Floats, codes: Codes) -> tuple[float, float] | None:
-    """Returns (the intraclass correlation by analysis of variance, its F ratio as a standard normal); None: nothing to
-    compare.
+    """Returns the intraclass correlation by analysis of variance, and the z score of its F ratio (a standard normal by
+    chance); None with too few groups or rows, or no variance within groups.
 
     Donner, "A review of inference procedures for the intraclass correlation coefficient in the one-way random effects
     model", 1986; Wilson and Hilferty, "The distribution of chi-square", 1931; Paulson, 1942.
@@ -392,8 +392,8 @@ def intraclass(values: Floats, codes: Codes) -> tuple[float, float] | None:
 
 
 def _likeliest(batch: pa.RecordBatch, names: Sequence[str], places: Mapping[str, int]) -> list[str]:
-    """Returns, of a wide table, the columns of most values that come again, by some of its rows; those of the others
-    come last."""
+    """Returns the columns of numbers and text; of a wide table, by some of its rows, those with most values that recur,
+    before those whose values hardly do."""
     kinds = {name: value_type(batch.column(places[name]).type) for name in names}
     names = [name for name in names if is_number(kinds[name]) or is_text(kinds[name])]
     if len(names) <= MOST_COLUMNS:
@@ -405,7 +405,7 @@ def _likeliest(batch: pa.RecordBatch, names: Sequence[str], places: Mapping[str,
 
 
 def _blocks(rows: int, most: int) -> pa.Array:
-    """Returns the rows to look at: blocks of neighbours, spread evenly, since the rows of one unit are often neighbours."""
+    """Returns the indices of the rows to look at: blocks of neighbours, which are often of one unit, spread evenly."""
     if rows <= most:
         return pa.array(np.arange(rows))
     starts = np.linspace(0, rows - _BLOCK, max(1, most // _BLOCK)).astype(np.int64)
@@ -434,7 +434,7 @@ def _column(name: str, values: pa.Array) -> _Column:
 
 
 def _targets(label: pa.Array, task: str) -> list[Floats]:
-    """Returns the label as numbers: ranks, or 0 and 1 for each of the commonest classes."""
+    """Returns the label as numbers: ranks, or 0 and 1 for each of the commonest classes; empty if it has one value."""
     _, codes, counts = np.unique(label.to_numpy(zero_copy_only=False), return_inverse=True, return_counts=True)
     if len(counts) < 2:
         return []
@@ -445,7 +445,7 @@ def _targets(label: pa.Array, task: str) -> list[Floats]:
 
 
 def _ordered(first: _Column, second: _Column) -> bool:
-    """Returns whether one is a rising or falling function of the other, such as a price with and without tax."""
+    """Returns whether one column of numbers rises or falls with the other, such as a price with and without tax."""
     if first.numbers is None or second.numbers is None:
         return False
     by = first if first.values >= second.values else second
@@ -464,11 +464,11 @@ def _same_in_all(codes: Codes, target: Floats) -> bool:
 
 
 def _residual(target: Floats, constant: Sequence[_Column], units: Codes, others: Sequence[_Column] = ()) -> Floats:
-    """Returns the label less what the columns explain one by one (backfitting; Hastie and Tibshirani, 1986), and units
-    do not: a number by a line in each range of it, a text by the rows of other units that have it too.
+    """Returns the label minus what the columns, but not units, explain one by one (backfitting; Hastie and Tibshirani,
+    1986): a number by a line in each of its ranges, a text by the mean of its rows in other units.
 
     Args:
-        constant: are the same in all rows of a unit, and have so few ranges that units cannot be told by them.
+        constant: the columns that are the same in all rows of a unit; their ranges are too few to tell units apart.
     """
     residual = target - target.mean()
     few = max(2, min(_RANGES_OF_A_NUMBER, (int(units.max()) + 1) // (8 * len(constant))))
@@ -482,7 +482,7 @@ def _residual(target: Floats, constant: Sequence[_Column], units: Codes, others:
 
 
 def _by_lines(residual: Floats, column: _Column, most: int) -> Floats:
-    """Returns the mean of each value, of many values the line within each range of them."""
+    """Returns what a number explains of each row: the mean of its value, or of many values a line in each range."""
     assert column.numbers is not None
     codes, along = column.codes, np.zeros(len(residual))
     if column.values > most:
@@ -496,7 +496,7 @@ def _by_lines(residual: Floats, column: _Column, most: int) -> Floats:
 
 
 def _means_of_other_units(residual: Floats, column: _Column, units: Codes) -> Floats:
-    """Returns the mean of each value among the rows of other units, drawn to 0 as if by one unit more."""
+    """Returns for each row the mean of its value in the rows of other units, shrunk to 0 as if by one more unit."""
     of_value, of_both = column.codes, np.unique(column.codes * (int(units.max()) + 1) + units, return_inverse=True)[1]
     sums, counts = np.bincount(of_value, residual)[of_value], np.bincount(of_value)[of_value]
     others = sums - np.bincount(of_both, residual)[of_both]

@@ -22,10 +22,10 @@ def columns(
     config: ValidateConfig,
     later: Collection[str] = (),
 ) -> Iterator[Anomaly]:
-    """Find problems of a split's columns, except the label.
+    """Yields problems of a split's columns, except the label.
 
     Args:
-        later: columns that the window's first span lacks by right.
+        later: columns that first appear in a later span than the window's first, which may lack them.
     """
     for name in stored:
         if name not in statistics.columns:
@@ -88,10 +88,10 @@ def _domain(split: str, column: ColumnStatistics, schema: Schema, config: Valida
         yield finding("warning", "unseen values", split, message, fix, column=column.name)
         return
     words = pa.array([value.encode() for value in schema.domains[column.name]], pa.large_binary())
-    unseen, rows = column.text.others(words)
+    unseen, rows = column.text.count_others(words)
     if not unseen:
         return
-    values, counts = column.text.top(LISTED, unless=words)
+    values, counts = column.text.top(LISTED, exclude=words)
     examples = list(zip(values.to_pylist(), counts.tolist(), strict=True))
     share = rows / column.values
     message = f"column {column.name!r} has values the schema does not know in {rows:,} of {column.values:,} {split} "

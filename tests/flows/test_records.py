@@ -17,7 +17,7 @@ from flows.report.verdict import ending_of
 from headway.errors import StoreError
 from headway.messages import duration
 from headway.storage.fingerprint import NEVER_RUN, Difference
-from headway.storage.process_identity import boot, place, started
+from headway.storage.process_identity import boot, host_name, started
 from headway.storage.store import Store
 from tests.run_files import save_run
 
@@ -65,7 +65,7 @@ def test_a_stage_is_the_candidates_whatever_else_went_through_it():
 def _owner(**more):
     return {
         "run": "r",
-        "host": place(),
+        "host": host_name(),
         "boot": boot(),
         "pid": os.getpid(),
         "process_started": started(os.getpid()),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.process import SCRATCH, ChildProcess, Forked, Scratch, in_threads, remove_abandoned, uncollected
+from headway.process import SCRATCH, ChildProcess, Forked, Scratch, gc_paused, in_threads, remove_abandoned
 
 CODE = """
 import warnings
@@ -44,7 +44,7 @@ def test_the_temporary_files_of_a_child_go_with_it(end):
 
 
 def test_a_child_that_loses_its_parent_takes_its_temporary_files_away(tmp_path):
-    script = "from headway.process import leave; leave(3)"
+    script = "from headway.process import exit_now; exit_now(3)"
     environment = {**os.environ, SCRATCH: str(tmp_path / "scratch")}
     (tmp_path / "scratch/inner").mkdir(parents=True)
     assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 3
@@ -127,13 +127,13 @@ def test_a_folder_is_unlocked_when_it_is_removed(place):
 
 def test_the_collector_is_off_meanwhile_and_as_before_then():
     assert gc.isenabled()
-    with uncollected():
+    with gc_paused():
         assert not gc.isenabled()
-        with uncollected():
+        with gc_paused():
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
-    with pytest.raises(ImportError), uncollected():
+    with pytest.raises(ImportError), gc_paused():
         raise ImportError
     assert gc.isenabled()
 

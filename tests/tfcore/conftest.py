@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from headway.process import own
+from headway.process import mark_own_process
 
-own()
+mark_own_process()
 
 
 @pytest.fixture(autouse=True, scope="module")

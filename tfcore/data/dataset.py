@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from headway.errors import DataError
 from headway.process import cores
 from headway.schema.columns import Column
-from tfcore.data.groups import GROUP, GroupOrder, group_ids, placed
+from tfcore.data.groups import GROUP, GroupOrder, gather_with_fillers, group_ids
 from tfcore.data.order import CYCLE, WINDOW_ROWS, Plan, Start
 from tfcore.data.reader import (
     AUTOTUNE,
@@ -58,7 +58,7 @@ AT_ONCE = min(4, cores())
 """Windows that are shuffled side by side, and stacks that are put together: as many as there are cores would fill the memory of
 a machine that has many."""
 ROW = "row"
-"""Which row of the manifests' order, int32: what a row in memory is until it is put into a stack."""
+"""The one column of rows in memory until they are stacked: int32, the row's position in manifest order."""
 _BOUNDS = tf.TensorSpec([None], tf.int64)
 _WINDOW = tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int64)
 _CALLED_AGAIN = PYTHON_NODES - {"PyFuncStateless"}
@@ -69,11 +69,11 @@ class Augmentation(Protocol):
 
     chunk: int
 
-    def placed(self, window: Batch, order: tf.Tensor, skipped: tf.Tensor, epoch: tf.Tensor, first: tf.Tensor) -> Batch:
-        """Returns the columns that it needs of the rows `window[order][skipped:]`."""
+    def extras(self, window: Batch, order: tf.Tensor, skipped: tf.Tensor, epoch: tf.Tensor, first: tf.Tensor) -> Batch:
+        """Returns the columns that `__call__` needs beside the rows `window[order][skipped:]`, to be added to them."""
 
     def __call__(self, rows: Batch) -> Batch:
-        """Returns the rows varied, without those columns."""
+        """Returns the rows varied, without the columns of `extras`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class RowPlan:
     resample: Resample | None = None
     """Leaves rows out, or repeats them."""
     groups: GroupOrder | None = None
-    """Batches hold whole groups, in this order, filled up with rows of weight 0."""
+    """Batches hold whole groups, in this order, filled up with rows of weight 0. None: rows belong to no groups."""
 
     @classmethod
     def of(
@@ -100,7 +100,7 @@ class RowPlan:
         window: int = WINDOW_ROWS,
         cycle: int = CYCLE,
     ) -> Self:
-        """Returns the plan of rows that belong to no groups."""
+        """Returns a plan without groups."""
         counts: Any = kept_rows(shards, holdout)
         if resample is not None:
 
@@ -114,32 +114,32 @@ class RowPlan:
         return self.order.start(step * batch) if self.groups is None else self.groups.start(step)
 
     def bounds(self, epoch: tf.Tensor) -> tf.Tensor | None:
-        """Returns where an epoch's windows of groups begin, and the last ends: int64 [windows + 1]; None without groups."""
+        """Returns the first row of each window of an epoch, and the end: int64 [windows + 1]; None without groups."""
         return None if self.groups is None else numpy_op(self.groups.bounds, _BOUNDS, stateful=False)(epoch)
 
     def permutation(self, epoch: tf.Tensor, window: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns (the order of a window's rows, int32; how many rows of its epoch come before it, int64)."""
+        """Returns the order of a window's rows (int32, below 0 for fillers) and how many come before it (int64)."""
         if self.groups is not None:
             order, before = numpy_op(self.groups.window, _WINDOW, stateful=False)(epoch, window)
             return order, before
         key = tf.stack([tf.constant(self.order.seed, tf.int64) * 1_000_003 + epoch, window])
         return tf.random.experimental.stateless_shuffle(tf.range(rows), seed=key), window * self.order.window
 
-    def taken(self, rows: Batch, order: tf.Tensor) -> Batch:
-        """Returns a window's rows in their order."""
+    def reorder(self, rows: Batch, order: tf.Tensor) -> Batch:
+        """Returns a window's rows in the order that `permutation` gave, fillers among them."""
         if self.groups is None:
-            return taken(rows, order)
+            return gather(rows, order)
         if ROW not in rows:
-            return placed(rows, order)
+            return gather_with_fillers(rows, order)
         row = tf.gather(rows[ROW], tf.where(order < 0, -1 - order, order))
         return {ROW: tf.where(order < 0, -1 - row, row)}
 
 
 class Inputs:
-    """The model inputs, label and weight of records; traced once, whether rows are kept or read again.
+    """Computes the model inputs, label and weight of records; traced once, whether rows are kept or read again.
 
     Args:
-        ids: the column of the group ids, which rows then have as "group".
+        ids: the column from which rows get their group ids, as "group"; None: rows get none.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Inputs:
         self.reader = Reader(shards, stored if ids is None or ids in stored else [*stored, ids])
         self._transform, self._labeler, self._ids = transform, labeler, ids
         self.rows = tf.function(self._read, autograph=False)
-        """From a piece to (rows, shard, number)."""
+        """The tf.function from a piece to its rows, its shard, and its number in the shard."""
 
     def _read(self, *piece: tf.Tensor) -> tuple[Batch, tf.Tensor, tf.Tensor]:
         columns, shard, number = self.reader(*piece)
@@ -165,7 +165,7 @@ class Inputs:
 
 
 class EpochStart(NamedTuple):
-    """Where an epoch begins, int64 scalars: at its first row, unless it is the epoch that the training begins in."""
+    """Where reading an epoch begins (see `Start`), int64 scalars: 0 unless the training begins in this epoch."""
 
     skip: tf.Tensor
     drop: tf.Tensor
@@ -192,15 +192,15 @@ def training_dataset(
     jit: bool = False,
     count: int | None = None,
 ) -> tf.data.Dataset:
-    """Endless stacks of K batches: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m],
-    ...), label [K, B], weight float32 [K, B], and what else `inputs` gives.
+    """Returns a dataset of stacks of K batches: the transform's outputs (numeric float32 [K, B, n], categorical int32
+    [K, B, m], ...), label [K, B], weight float32 [K, B], and what else `inputs` gives.
 
     Args:
         start_step: the step whose batch comes first.
         cache: the plan's rows in memory; None: they are read in every epoch.
         augment: varies the rows.
         jit: rows in memory are put together by XLA; the same rows in less time.
-        count: how many stacks are wanted, where that is known: what is made ahead would else be many epochs of few rows.
+        count: the number of stacks; None: endless, and what is made ahead may be many epochs of few rows.
 
     Raises:
         DataError: there are no rows.
@@ -226,7 +226,7 @@ def training_dataset(
         rows = rows.take(count)
     pick = None
     if cache is not None and augment is None:
-        pick = cache.picked(taken if plan.groups is None else placed, stack * batch, jit=jit)
+        pick = cache.picked(gather if plan.groups is None else gather_with_fillers, stack * batch, jit=jit)
     return stacked(rows, [stack, batch], rows.element_spec if pick is None or cache is None else cache.spec, pick)
 
 
@@ -234,13 +234,13 @@ def training_dataset(
 
 
 def prepare(pieces: tf.data.Dataset, inputs: Inputs, selection: Selection | None, epoch: tf.Tensor) -> tf.data.Dataset:
-    """Returns the rows of some pieces as they are shuffled, whether they are read in every epoch or kept in memory."""
+    """Returns the decoded rows of `pieces` that take part in an epoch, to be shuffled or kept in memory."""
     rows = decode(pieces, inputs)
     return select(rows, selection, epoch)
 
 
 def decode(pieces: tf.data.Dataset, inputs: Inputs) -> tf.data.Dataset:
-    """Returns (rows, shard, number) of each piece: its rows as the model takes them, and where they are stored."""
+    """Returns for each piece its rows as the model takes them, its shard, and its number in the shard."""
     return pieces.map(inputs.rows, num_parallel_calls=AUTOTUNE, deterministic=True)
 
 
@@ -248,8 +248,8 @@ Selection = Callable[[Batch, tf.Tensor, tf.Tensor, tf.Tensor], Batch]
 
 
 def selection_of(plan: RowPlan) -> Selection | None:
-    """From (rows, shard, number, epoch) to the rows that take part. Made outside of any graph, which would hold a copy of its
-    bit for each row."""
+    """Returns a function from (rows, shard, number, epoch) to the rows that take part; None if all do. It is made
+    outside of any graph, which would hold a copy of its bits, one for each row."""
     if plan.resample is not None:
         return Resampling(plan.resample, plan.shards, plan.holdout)
     if plan.holdout is None:
@@ -276,7 +276,7 @@ def cut_windows(
     where one does.
 
     Args:
-        drops: the first record begins before the first window. The graph is one for every epoch, so it drops by number.
+        drops: whether the epoch that training begins in has rows to drop before its first window.
     """
     if drops:
 
@@ -298,20 +298,20 @@ def shuffle(
     seen.
 
     Args:
-        augment: what rows it will need is put beside them, since here their places in the epoch are known.
+        augment: its `extras` are added to the rows, whose positions in the epoch are known here.
     """
 
     def shuffled(i: tf.Tensor, rows: Batch) -> Batch:
         order, before = plan.permutation(epoch, i + at.window, tf.shape(next(iter(rows.values())))[0])
         seen = tf.where(tf.equal(i, 0), at.seen, tf.constant(0, tf.int64))
-        places = {} if augment is None else augment.placed(rows, order, seen, epoch, before)
-        return plan.taken(rows, order[seen:]) | places
+        places = {} if augment is None else augment.extras(rows, order, seen, epoch, before)
+        return plan.reorder(rows, order[seen:]) | places
 
     return windows.enumerate().map(shuffled, num_parallel_calls=AT_ONCE, deterministic=True)
 
 
 def vary(rows: tf.data.Dataset, augment: Augmentation) -> tf.data.Dataset:
-    """Returns the rows augmented, as many at a time as stay in a core's cache."""
+    """Returns the rows augmented, `augment.chunk` at a time, which stay in a core's cache."""
     return rows.rebatch(augment.chunk).map(augment, num_parallel_calls=AUTOTUNE, deterministic=True)
 
 
@@ -321,14 +321,14 @@ def stacked(
     spec: Mapping[str, tf.TensorSpec],
     pick: Callable[[tf.Tensor], Batch] | None = None,
 ) -> tf.data.Dataset:
-    """Stacks of batches, and as many ahead as the memory allows: a window's first row waits for the parsing and shuffling of
-    the whole window, and with fewer stacks ahead the training would wait at every window and every epoch.
+    """Returns stacks of batches, prefetched as far as memory allows: a window's first row waits for the parsing and
+    shuffling of the whole window, and with fewer stacks ahead the training would wait at every window and every epoch.
 
     Args:
-        rows: as many in each element as a stack has.
+        rows: each element has as many rows as a stack.
         shape: [batches, rows of a batch].
-        spec: of the rows in a stack.
-        pick: from places in memory, int32 [rows], to the rows.
+        spec: the specs of a stack's rows, [rows, ...] each.
+        pick: from positions in memory (`ROW`), int32 [rows], to the rows; None: `rows` are complete.
     """
     count = math.prod(shape)
 
@@ -349,8 +349,8 @@ class RowCache:
     function may answer otherwise the next time.
 
     Args:
-        rows: all of them, in the order of the manifests.
-        order: of the same rows in every epoch.
+        rows: all rows, in the order of the manifests.
+        order: the plan of their order in each epoch.
     """
 
     def __init__(self, rows: Batch, order: Plan):
@@ -360,8 +360,8 @@ class RowCache:
     @classmethod
     @tf.autograph.experimental.do_not_convert  # as above
     def of(cls, plan: RowPlan, inputs: Inputs, most: int) -> RowCache | None:
-        """Read every row once, if the rows take at most `most` bytes; None otherwise, and where they are another sample in each
-        epoch.
+        """Read every row once, and return the cache. None if the rows take more than `most` bytes, are sampled anew in
+        each epoch, or come from a Python function that is not pure.
 
         Raises:
             DataError: they cannot be read.
@@ -383,11 +383,11 @@ class RowCache:
     def windows(
         self, epoch: tf.Tensor, first: tf.Tensor, bounds: tf.Tensor | None = None, *, places: bool = True
     ) -> tf.data.Dataset:
-        """Returns the windows of an epoch, from window `first` (int64) on.
+        """Returns a dataset of an epoch's windows, from window `first` (int64) on; each element is one window.
 
         Args:
-            bounds: where they begin, and their end; int64 [windows + 1]. None: they are the order's.
-            places: only the rows' places, as `ROW`.
+            bounds: the first row of each window, and the end; int64 [windows + 1]. None: windows of the plan's size.
+            places: whether to give only the rows' positions in memory, as `ROW`, instead of the rows.
         """
         size, rows = self._order.window, self._order.rows
         every = numpy_op(self._order.places, tf.TensorSpec([rows], tf.int32), stateful=False)(epoch)
@@ -399,16 +399,16 @@ class RowCache:
             windows = numbers.map(lambda i: {ROW: every[i * size : (i + 1) * size]})
         if places:
             return windows
-        return windows.map(lambda some: taken(self.rows, some[ROW]), num_parallel_calls=AT_ONCE, deterministic=True)
+        return windows.map(lambda some: gather(self.rows, some[ROW]), num_parallel_calls=AT_ONCE, deterministic=True)
 
     def picked(
         self, pick: Callable[[Batch, tf.Tensor], Batch], places: int, *, jit: bool
     ) -> Callable[[tf.Tensor], Batch]:
-        """Returns the function from places, int32 [places], to `pick` of all rows.
+        """Returns a function from positions, int32 [places], to what `pick` gives of all rows and these positions.
 
         Args:
-            jit: by XLA, unless there is text, which it does not know. It takes a fourth of the time: TensorFlow's own gather
-                copies each column's rows call by call.
+            jit: compile it with XLA, unless there is text, which XLA does not know. It takes a fourth of the time:
+                TensorFlow's own gather copies each column's rows call by call.
         """
         if not jit or any(value.dtype == tf.string for value in self.rows.values()):
             return lambda at: pick(self.rows, at)
@@ -420,13 +420,13 @@ class RowCache:
         )
 
 
-def taken(rows: Batch, places: tf.Tensor) -> Batch:
-    """Gather the rows at `places`."""
+def gather(rows: Batch, places: tf.Tensor) -> Batch:
+    """Returns the rows at `places`, int32 [places]."""
     return {name: tf.gather(value, places) for name, value in rows.items()}
 
 
 def row_bytes(spec: Mapping[str, tf.TensorSpec]) -> int:
-    """Returns the bytes of a row in memory; for text only those of its address."""
+    """Returns the bytes of a row in memory; a text counts only the bytes of its address."""
     return sum(math.prod(d or 1 for d in tensor.shape[1:]) * tensor.dtype.size for tensor in spec.values())
 
 
@@ -434,7 +434,7 @@ def row_bytes(spec: Mapping[str, tf.TensorSpec]) -> int:
 
 
 def labelled(rows: Batch, columns: Mapping[str, RawColumn], labeler: Labeler) -> Batch:
-    """Add label and weight; remove the transform's "usable": an unusable row gets weight 0."""
+    """Returns `rows`, changed in place: with label and weight, which is 0 where the transform's "usable" was false."""
     label, weight = labeler(columns)
     usable = rows.pop("usable", None)
     rows["label"], rows["weight"] = label, weight if usable is None else tf.where(usable, weight, tf.zeros_like(weight))
@@ -442,7 +442,7 @@ def labelled(rows: Batch, columns: Mapping[str, RawColumn], labeler: Labeler) ->
 
 
 def training_rows(shards: Shards, holdout: Holdout | None = None) -> int:
-    """Returns the number of rows that take part in an epoch."""
+    """Returns the number of rows that take part in an epoch, without regard to resampling."""
     return sum(int(rows.sum()) for rows in kept_rows(shards, holdout))
 
 
@@ -456,7 +456,7 @@ def evaluation_dataset(
     holdout: Holdout | None = None,
     raw: PackedColumns | None = None,
 ) -> tf.data.Dataset:
-    """Returns every row once, in the manifests' order; rows of weight 0 fill the last batch.
+    """Returns batches of every row that takes part, once, in manifest order; rows of weight 0 fill the last batch.
 
     Yields numeric [B, n] and categorical [B, m] (with a transform), label [B], weight [B], valid bool [B], and the columns
     of `raw`, which `raw.unpack(batch)` gives as raw/<name> (its values; strings for bytes) and raw/<name>/present; of a list

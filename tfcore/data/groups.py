@@ -1,13 +1,13 @@
 """Rows that belong together: their group ids, and batches of whole groups.
 
     group_ids(columns["query"])         # int64 [rows], a number for each value
-    placed(rows, places)                # rows in another order, with rows of weight 0 where there is none
+    gather_with_fillers(rows, places)   # rows in another order, with rows of weight 0 where there is none
     group_splits([7, 7, 7, 2, 2])       # int64 [0, 3, 5, 5, 5, 5]
     order = GroupOrder("query", plan, shards, holdout=holdout, batch=256)
     order.batches(epoch)                # batches of an epoch
     order.start(step)                   # where to begin so that the batch of `step` comes first
     order.bounds(epoch)                 # rows of the windows that are shuffled
-    order.window(epoch, 3)              # int32: which of the window's rows come; below 0 where a place stays empty
+    order.window(epoch, 3)              # the order of its rows, below 0 where a place stays empty, and its first place
 
 The rows of a step are a function of (seed, epoch, step) and group sizes. An epoch reads records as `tfcore.data.order`
 has them. Its rows are cut into windows where groups end, the groups of a window are permuted, rows within a group keep
@@ -34,15 +34,15 @@ _KEYS = 0x67726F7570  # "group"
 @dataclass(frozen=True, eq=False)
 class _Epoch:
     bounds: NDArray[np.int64]
-    """Where windows begin among the rows that are read; [windows + 1]."""
+    """The first row of each window among the rows that the epoch reads, and their number; [windows + 1]."""
     outs: NDArray[np.int64]
-    """Where they begin among the rows that come, empty places among them; [windows + 1]."""
+    """The first place of each window in the epoch's batches, empty places included, and their number; [windows + 1]."""
     groups: NDArray[np.int64]
-    """Where they begin among the groups; [windows + 1]."""
+    """The first group of each window, and the number of groups; [windows + 1]."""
     units: NDArray[np.int64]
-    """Records, in the order in which they are read."""
+    """The numbers of the records, in the order in which they are read."""
     ends: NDArray[np.int64]
-    """How many groups come up to the end of each; [units]."""
+    """The number of groups up to the end of each record; [units]."""
     sizes: NDArray[Any]
     """Rows of each run, in the order of the manifests; [runs]."""
 
@@ -52,10 +52,10 @@ class GroupOrder:
 
     Args:
         column: the group column.
-        plan: of the same rows.
-        shards: with `runs`.
-        batch: rows of one; no group has `most` rows above it.
-        holdout, resample: which rows take part, and how often; as of the plan.
+        plan: the order of the records of the same rows.
+        shards: the shards, with `runs` set.
+        batch: the rows of a batch; no group may have more (`most`).
+        holdout, resample: which rows take part, and how often; the same as for the plan.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class GroupOrder:
             for runs, rows in zip(shards.runs, shards.rows, strict=True)
         ]
         self._runs = np.concatenate([np.zeros(0, np.int64), *of_shards])
-        """Of each unit, a record."""
+        """The number of runs in each record."""
         self._first = np.cumsum(self._runs) - self._runs
         self._counted: dict[int, int] = {}
 
@@ -100,13 +100,13 @@ class GroupOrder:
         return Start(epoch, skip, drop, window, first - int(layout.outs[window]))
 
     def bounds(self, epoch: int) -> NDArray[np.int64]:
-        """Returns where an epoch's windows begin among the rows that it reads, and where the last ends; int64 [windows
-        + 1]."""
+        """Returns the first row of each window among the rows that an epoch reads, and the end of the last window;
+        int64 [windows + 1]."""
         return self._epoch(int(epoch)).bounds
 
     def window(self, epoch: int, window: int) -> tuple[NDArray[np.int32], np.int64]:
-        """Returns (the place in the window of each row, in training order; the number of rows of the epoch before this
-        window). An empty place has -1 - the place of the row before it, whose values fill the gap."""
+        """Returns the positions of a window's rows in training order, and how many places of the epoch's batches come
+        before. An empty place has -1 - the position of the row before it, whose values fill the gap."""
         layout = self._epoch(int(epoch))
         first, end = layout.groups[window : window + 2]
         begin, stop = np.searchsorted(layout.ends, [first, end - 1], side="right")
@@ -126,12 +126,12 @@ class GroupOrder:
         return np.where(last < np.arange(len(places)), -1 - places[last], places), out
 
     def most(self) -> NDArray[Any]:
-        """Returns the most rows that any epoch has of each run, through all shards; integers [runs]."""
+        """Returns the most rows that each run has in any epoch, through all shards; integers [runs]."""
         return self._sizes(None)
 
     def _sizes(self, epoch: int | None) -> NDArray[Any]:
-        """Returns the rows that each run contributes to an epoch, of the least type; None: the most that any epoch
-        has."""
+        """Returns the number of rows that each run has in an epoch, or at most in any epoch for None; integers of the
+        smallest type, [runs]."""
         by_shard: list[NDArray[Any]] = [np.zeros(0, np.uint8)]
         for shard, runs in enumerate(self._shards.runs or ()):
             firsts, rows = np.cumsum(runs) - runs, int(runs.sum())
@@ -171,18 +171,18 @@ class GroupOrder:
         )
 
     def _of_units(self, units: NDArray[np.int64], sizes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns (the rows of each group of some units that has any, how many such groups each has)"""
+        """Returns the rows of each non-empty group in these records, and the number of such groups in each record."""
         found = sizes[ranges(self._first[units], self._runs[units])].astype(np.int64)
         unit = np.repeat(np.arange(len(units)), self._runs[units])[found > 0]
         return found[found > 0], np.bincount(unit, minlength=len(units))
 
     def _keys(self, first: int, count: int, epoch: int) -> NDArray[np.uint64]:
-        """Returns the keys by which the groups of a window are sorted."""
+        """Returns pseudo-random sort keys for groups `first` to `first + count - 1` of an epoch; uint64 [count]."""
         numbers = np.arange(first, first + count, dtype=U64)
         return mix64(mix64(numbers, self.plan.seed ^ _KEYS), int(epoch))
 
     def _filled(self, sizes: NDArray[np.int64], used: int) -> NDArray[np.int64]:
-        """Fill batches with groups, the first of which has `used` rows: the place of each group's first row."""
+        """Returns the place of each group's first row in batches filled in turn; `used` rows of the first are taken."""
         sizes = np.append(used, sizes) if used else sizes
         ends = np.cumsum(sizes)
         begins = ends - sizes
@@ -199,14 +199,14 @@ class GroupOrder:
 
 
 GROUP = "group"
-"""What a batch calls the ids of its rows' groups."""
+"""The name of the group ids in a batch."""
 NO_GROUP = -1
-"""The id of a row whose group is null: it belongs to none. And of one that only fills up a batch."""
+"""The id of a row without a group: its group is null, or it only fills up a batch."""
 
 
 @tf.autograph.experimental.do_not_convert
 def group_ids(column: RawColumn) -> tf.Tensor:
-    """Returns the group id of each row, int64 [rows], at least 0: the same for equal values of a scalar column."""
+    """Returns each row's group id, int64 [rows]: the same, from 0 up, for equal scalars; `NO_GROUP` for null."""
     values = column.plain()
     if values.dtype == tf.string:
         ids = tf.strings.to_hash_bucket_fast(values, tf.int64.max)
@@ -218,9 +218,9 @@ def group_ids(column: RawColumn) -> tf.Tensor:
 
 
 @tf.autograph.experimental.do_not_convert
-def placed(rows: Batch, places: tf.Tensor) -> Batch:
-    """Gather the rows at `places`. A place of -1 - i gets row i with weight 0 and no group: a filler that the model can
-    compute, as zeros may not be.
+def gather_with_fillers(rows: Batch, places: tf.Tensor) -> Batch:
+    """Returns the rows at `places`. A place of -1 - i gets row i with weight 0 and no group: a filler with values that
+    the model can compute, as zeros may not be.
 
     Args:
         rows: with "weight" and "group".

@@ -41,7 +41,7 @@ class Start:
 
 
 class Plan:
-    """The order of all rows.
+    """The order in which epochs read all rows; see the module.
 
     Args:
         rows_of_records: for each shard the rows that each record contributes (after any holdout); or, where that is another
@@ -70,8 +70,8 @@ class Plan:
 
     @lru_cache(maxsize=2)  # noqa: B019 - a plan lives as long as its training
     def record_rows(self, epoch: int) -> NDArray[Any]:
-        """Returns the rows of each record, in the order in which an epoch reads the records; integers of the least
-        type, [records]."""
+        """Returns the number of rows of each record, in the order in which an epoch reads the records; integers of the
+        smallest type, [records]."""
         runs = self._runs(epoch)
         rows = self._rows if self._rows_of is None or not epoch else [np.asarray(r) for r in self._rows_of(epoch)]
         parts = [rows[shard][first : first + count] for shard, first, count in runs.tolist()]
@@ -79,7 +79,7 @@ class Plan:
         return np.concatenate([np.zeros(0, kind), *parts], dtype=kind, casting="unsafe")
 
     def _runs(self, epoch: int) -> NDArray[np.int64]:
-        """Returns (shard, first record, count) of each run of records, in an epoch's reading order; int64 [n, 3]."""
+        """Returns each run of records in an epoch's reading order: shard, first record, count; int64 [n, 3]."""
         order = self.shard_order(epoch)
         places = interleave([len(self._rows[i]) for i in order], self.cycle)
         runs = np.asarray(places, np.int64).reshape(-1, 3)
@@ -87,8 +87,8 @@ class Plan:
         return runs
 
     def places(self, epoch: int) -> NDArray[np.int32]:
-        """Returns the place of each row of an epoch in the manifests' order, before windows are permuted; int32 [rows].
-        Only for a plan that has the same rows in every epoch."""
+        """Returns for each row, in the order in which an epoch reads rows, its position in manifest order; int32
+        [rows]. Windows are not permuted yet. Only for a plan that has the same rows in every epoch."""
         lengths = np.concatenate(self._rows).astype(np.int64)
         begins = np.cumsum(lengths) - lengths
         read = self.sequence(epoch)
@@ -106,7 +106,7 @@ class Plan:
         return Start(epoch, *self.skip(epoch, window * self.window), window, drop_in_window)
 
     def skip(self, epoch: int, row: int) -> tuple[int, int]:
-        """Returns (records to skip, rows of the next record to drop) so that an epoch's row `row` comes first."""
+        """Returns how many records to skip, and rows of the next to drop, so that row `row` of an epoch comes first."""
         ends = np.cumsum(self.record_rows(epoch) if row else (), dtype=np.int64)
         passed = int(np.searchsorted(ends, row, side="right"))
         return passed, row - (int(ends[passed - 1]) if passed else 0)
@@ -119,7 +119,7 @@ class Plan:
 
 
 def ranges(firsts: NDArray[np.int64], counts: NDArray[np.int64], dtype: DTypeLike = np.int64) -> NDArray[Any]:
-    """Concatenate ranges of integers: `counts` integers from each of `firsts` on; `dtype` must hold them."""
+    """Returns concatenated ranges of integers: `counts` integers from each of `firsts` on; `dtype` must hold them."""
     integers = np.arange(counts.sum(), dtype=dtype)
     integers += np.repeat((firsts - (np.cumsum(counts) - counts)).astype(dtype), counts)
     return integers
@@ -134,8 +134,8 @@ def interleave(lengths: Sequence[int], cycle: int) -> list[tuple[int, int, int]]
     """Returns the order in which tf.data.Dataset.interleave(cycle_length=cycle) reads datasets.
 
     Returns:
-        (dataset, first element, count) in order. A dataset that ends gives up its turn, and the next one takes its place
-        when that turn comes round again.
+        A list of (dataset, first element, count) in reading order. A dataset that ends gives up its turn, and the next
+        one takes its place when that turn comes round again.
     """
     places: list[tuple[int, int, int]] = []
     slots: list[int | None] = [None] * cycle

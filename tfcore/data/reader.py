@@ -57,12 +57,12 @@ class Shards:
 
     paths: tuple[str, ...]
     rows: tuple[Sequence[int] | NDArray[np.int64], ...]
-    """Rows of each record, by shard."""
+    """The number of rows of each record, by shard."""
     columns: tuple[Column, ...]
     stager: Stager | None = None
-    """Brings the files as they are read; None: they are here."""
+    """Fetches the files from a bucket as they are read; None: they are on this disk."""
     runs: tuple[NDArray[Any], ...] | None = field(default=None, compare=False)
-    """Rows of each group, signed integers, by shard, one behind the other: no holdout cuts one. None: nobody asked for groups."""
+    """By shard, the rows of each group in turn, signed integers: no holdout cuts a group. None: none was looked for."""
     unit: bool = False
     """Whether records say which rows the split keeps together, as `UNIT_COLUMN`."""
     spans: tuple[int, ...] | None = field(default=None, compare=False)
@@ -113,7 +113,7 @@ class Holdout:
     """Which rows take part: the held-out ones, on which early stopping measures, or all others."""
 
     bits: tuple[NDArray[np.uint8], ...]
-    """By shard, a bit of each row: whether it is held out; `np.packbits` with the first row in the lowest bit."""
+    """By shard, one bit for each row, set if it is held out; `np.packbits` with the first row in the lowest bit."""
     inside: bool = False
     """True: only the held-out rows. False: all others."""
 
@@ -131,16 +131,16 @@ class Holdout:
 
     @property
     def inverse(self) -> Self:
-        """The other rows."""
+        """The same holdout with all other rows taking part."""
         return replace(self, inside=not self.inside)
 
     def keeps(self, shard: int, rows: int) -> NDArray[np.bool_]:
-        """Returns which rows of a shard stay; bool [rows]. `HoldoutRows` does the same in the graph."""
+        """Returns which rows of a shard take part; bool [rows]. `HoldoutRows` does the same in the graph."""
         return np.unpackbits(self.bits[shard], count=rows, bitorder="little").view(np.bool_) == self.inside
 
 
 class HoldoutRows:
-    """`Holdout` in the graph; without one every row stays."""
+    """`Holdout` in the graph; without one every row takes part."""
 
     def __init__(self, holdout: Holdout | None, shards: Shards):
         starts = [np.cumsum(rows) - np.asarray(rows) for rows in shards.rows]
@@ -153,13 +153,13 @@ class HoldoutRows:
             self._bytes = tf.constant(np.cumsum([0] + [len(bits) for bits in holdout.bits])[:-1], tf.int64)
 
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor) -> Batch:
-        """Returns the rows of record `number` of a shard that stay."""
+        """Returns those of the rows of record `number` of a shard that take part."""
         _, keep = self.keeps(tf.shape(rows["label"], tf.int64)[0], shard, number)
         places = tf.where(keep)[:, 0]  # looked up once, where boolean_mask would for each tensor
         return {name: tf.gather(value, places) for name, value in rows.items()}
 
     def keeps(self, count: tf.Tensor, shard: tf.Tensor, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns (place in its shard, whether it stays) of each of `count` rows: int64 and bool [count]."""
+        """Returns for a record's `count` rows their positions in the shard, int64, and which take part, bool."""
         first = tf.gather(self._first, tf.gather(self._begin, shard) + number)
         places = tf.range(first, first + count)
         if self._inside is None:
@@ -170,15 +170,15 @@ class HoldoutRows:
 
 
 def kept_rows(shards: Shards, holdout: Holdout | None) -> list[NDArray[Any]]:
-    """Returns the rows of each record that take part in training, by shard; integers."""
+    """Returns how many rows of each record take part, an array of integers for each shard; without a holdout all."""
     if holdout is None:
         return [np.asarray(rows) for rows in shards.rows]
     return [by_record(rows, holdout.keeps(shard, shards.counts[shard])) for shard, rows in enumerate(shards.rows)]
 
 
 def by_record(rows: Sequence[int] | NDArray[np.int64], of_row: NDArray[Any]) -> NDArray[Any]:
-    """Returns the sum of an integer, or a truth, of each row over each record of so many `rows`; of the least type that
-    holds it."""
+    """Returns the sum over each record of `of_row`, an integer or bool for each row, where `rows` is the number of rows
+    of each record; integers of the smallest type, [records]."""
     found = of_row
     if len(rows) < len(of_row) or not np.all(np.asarray(rows) == 1):
         found = np.diff(np.append(0, np.cumsum(of_row))[np.cumsum(rows)], prepend=0)
@@ -197,12 +197,12 @@ def shards_of(examples: Sequence[Examples], stager: Stager | None = None) -> Sha
 
 
 class Resample:
-    """Decides how often each row occurs in an epoch; see the module.
+    """Decides by its class how often each row occurs in an epoch, by a hash of its place and the epoch.
 
     Args:
-        rates: [classes], how often a row of each comes.
+        rates: [classes], how often a row of each class occurs in an epoch, on average.
         classes: of each row, by shard; int [rows].
-        inverse: let each row count 1 / rate times.
+        inverse: multiply each row's weight by 1 / rate.
     """
 
     def __init__(self, rates: Sequence[float], classes: Sequence[NDArray[Any]], *, seed: int, inverse: bool = False):
@@ -234,7 +234,7 @@ class Resample:
         return (self.whole + (self.part > 0))[self._classes[shard]]
 
     def expected(self, shards: Shards, holdout: Holdout | None) -> int:
-        """Returns the mean number of rows in an epoch."""
+        """Returns the expected number of rows in an epoch."""
         total = 0.0
         for shard, classes in enumerate(self._classes):
             rates = self._rates[classes]
@@ -252,7 +252,7 @@ class Resampling:
         self._holdout_rows = HoldoutRows(holdout, shards)
 
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor, epoch: tf.Tensor) -> Batch:
-        """Repeat or drop rows of record `number` of a shard for the epoch."""
+        """Returns the rows of record `number` of a shard as the epoch has them: some repeated, some dropped."""
         resample = self._resample
         places, keep = self._holdout_rows.keeps(tf.shape(rows["label"], tf.int64)[0], shard, number)
         classes = tf.cast(rows["label"], tf.int32)
@@ -311,11 +311,11 @@ class Reader:
         self._memory = HeldRecords(shards) if isinstance(shards, InMemoryShards) else None
 
     def in_order(self) -> tf.data.Dataset:
-        """Returns the dataset of pieces that cover every row, shard after shard."""
+        """Returns the dataset of all pieces, (shard, number, record), shard after shard."""
         return tf.data.Dataset.range(len(self._shards.paths)).flat_map(self._records)
 
     def in_epoch(self, plan: Plan, epoch: tf.Tensor, skip: tf.Tensor) -> tf.data.Dataset:
-        """Returns the dataset of pieces that cover an epoch's rows, from record `skip` (int64) of its sequence on."""
+        """Returns the dataset of pieces in the order of an epoch, without the first `skip` (int64)."""
 
         def shard_order(epoch: int) -> NDArray[np.int64]:
             if self._staged:
@@ -327,7 +327,7 @@ class Reader:
         return records.interleave(self._records, cycle_length=plan.cycle).skip(skip)
 
     def __call__(self, *piece: Any) -> Rows:
-        """Read the rows of a piece."""
+        """Returns the parsed rows of a piece, with its shard and number."""
         shard, number, record = piece
         return Rows(self._decoder(record), shard, number)
 
@@ -400,7 +400,7 @@ class Decoder:
 
 
 class _Values:
-    """The values of one label: the number, or the index of the class."""
+    """Computes the values of a label column: the number itself, or the index of its class."""
 
     def __init__(self, label: LabelParameters):
         self._type, self._table = label.type, None
@@ -411,7 +411,7 @@ class _Values:
             self._table = tf.lookup.StaticHashTable(init, default_value=-1)
 
     def __call__(self, column: RawColumn) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns (value, whether it is a known class or a finite number); what is not is 0."""
+        """Returns each row's value, and whether it is a known class or a finite number; other values are 0."""
         raw = column.plain()
         if self._table is not None:
             keys = raw if self._type != "float32" else tf.cast(tf.round(raw), tf.int64)
@@ -433,11 +433,11 @@ class Labeler:
 
     @property
     def needs(self) -> list[str]:
-        """The columns that the label and the weights are made of."""
+        """The names of the columns that label and weights are computed from."""
         return [LABEL] + ([self._weight.name] if self._weight else [])
 
     def __call__(self, columns: Mapping[str, RawColumn]) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns (label, weight): float32 [rows] each for binary and regression; an int32 class index for multiclass.
+        """Returns label and weight, float32 [rows] each; for multiclass the label is an int32 class index.
 
         A row whose label is not a known class or not finite, or whose weight is null or not finite, has weight 0.
         """
@@ -462,7 +462,7 @@ def labeler(shards: Shards, parameters: TransformParameters, class_weights: Sequ
 
 @tf.autograph.experimental.do_not_convert  # as above
 def look_through(shards: Shards, names: Sequence[str], of: Callable[[dict[str, RawColumn]], Any]) -> Iterator[Any]:
-    """Yield `of(columns)` of some rows at a time, in the manifests' order; only the columns `names` are parsed."""
+    """Yields `of(columns)` record by record, in the manifests' order; only the columns `names` are parsed."""
     reader = Reader(shards, names)
     shards.ahead()
     pieces = reader.in_order()
@@ -471,7 +471,7 @@ def look_through(shards: Shards, names: Sequence[str], of: Callable[[dict[str, R
 
 
 def by_shard(shards: Shards, column: str, of: Callable[[RawColumn], tf.Tensor]) -> Iterator[NDArray[Any]]:
-    """Yield `of(column)` of all rows of a shard, one shard after the other."""
+    """Yields `of(column)` of all rows of a shard, one shard after the other."""
     pieces = (piece.numpy() for piece in look_through(shards, [column], lambda columns: of(columns[column])))
     waiting: list[NDArray[Any]] = []
     for count in shards.counts:
@@ -491,7 +491,7 @@ def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[Any]]:
 
 
 def least_label(shards: Shards, labeler: Labeler) -> float:
-    """Returns the smallest label among rows of positive weight; only labels are parsed."""
+    """Returns the smallest label among rows of positive weight, infinity without any; only labels are parsed."""
 
     def least(columns: dict[str, RawColumn]) -> tf.Tensor:
         label, weight = labeler(columns)
@@ -501,7 +501,7 @@ def least_label(shards: Shards, labeler: Labeler) -> float:
 
 
 def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
-    """Iterate over the dataset, and raise a DataError that names the file and the byte for a damaged shard.
+    """Yields the elements of the dataset; a damaged shard is a DataError that names the file and, if known, the byte.
 
     Raises:
         DataError: a shard is cut off, changed or gone.
@@ -529,8 +529,8 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
 
 
 def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
-    """Returns the DataError that names the damaged file. TensorFlow does not, so the files are read again and
-    checked."""
+    """Returns the DataError that names the damaged file. TensorFlow's error names none, so all files are read again
+    and checked."""
     for path, rows in () if isinstance(shards, InMemoryShards) else zip(shards.paths, shards.rows, strict=True):
         try:
             count = sum(1 for _ in read_records(Path(shards.stager.ensure(path) if shards.stager else path)))
@@ -558,7 +558,7 @@ class InMemoryShards(Shards):
     """`Shards` whose records are in memory; its paths are names for messages only."""
 
     records: tuple[tuple[bytes, ...], ...] = ()
-    """By shard."""
+    """The serialized records of each shard."""
 
 
 class HeldRecords:

@@ -38,7 +38,7 @@ def rows_in_memory(
     `rows_per_record` rows, fewer of large ones, as ingest cuts them. With a group column neither cuts a group.
 
     Raises:
-        DataError: a column is missing, or of another type or shape; or there is one that nobody expects.
+        DataError: a column is missing, is not known, or has another type or shape.
     """
     if isinstance(rows, tf.data.Dataset):
         arrays = ({n: v.to_list() if isinstance(v, tf.RaggedTensor) else v.numpy() for n, v in e.items()} for e in rows)
@@ -58,7 +58,7 @@ def rows_in_memory(
 
 
 def element_spec(columns: Sequence[Column]) -> dict[str, tf.TypeSpec]:
-    """Returns the type of an element of raw rows: tensors with any number of rows."""
+    """Returns the element spec of a Dataset of raw rows: tensors with any number of rows."""
     spec: dict[str, tf.TypeSpec] = {}
     for column in columns:
         spec[column.name] = tf.TensorSpec([None, *column.shape], DTYPES[column.type])
@@ -89,7 +89,7 @@ def raw_rows(shards: Shards) -> tf.data.Dataset:
 
 
 def _table(rows: Any, columns: Sequence[Column]) -> pa.Table:
-    """Returns the stored columns, in their order."""
+    """Returns `rows` as an Arrow table of `columns`, in their order; DataError where they do not fit."""
     if isinstance(rows, pa.Table | pa.RecordBatch):
         rows = dict(zip(rows.schema.names, rows.columns, strict=True))
     if not isinstance(rows, Mapping):
@@ -106,7 +106,7 @@ def _table(rows: Any, columns: Sequence[Column]) -> pa.Table:
 
 
 def _array(values: Any, present: Any, column: Column) -> pa.Array:
-    """Returns a column as Arrow; nothing is converted that would become another value."""
+    """Returns a column as an Arrow array; DataError where it does not fit, or a value would have to change."""
     expected = f"column {column.name!r}: expected {column.arrow} [rows, {', '.join(map(str, column.shape))}]"
     expected = expected.replace(", ]", "]").replace("[rows, None]", "[rows]")
     if values is None:
@@ -141,7 +141,7 @@ def _array(values: Any, present: Any, column: Column) -> pa.Array:
 
 
 def _nesting(kind: pa.DataType) -> tuple[int | None, pa.DataType]:
-    """Returns (the length of its lists, -1 of any, None of a scalar; the type of a value)."""
+    """Returns the length of a type's lists (-1: any; None: a scalar) and the type of a single value."""
     if pa.types.is_fixed_size_list(kind):
         return kind.list_size, value_type(kind.value_type)
     return (-1, value_type(kind.value_type)) if pa.types.is_list(kind) else (None, value_type(kind))

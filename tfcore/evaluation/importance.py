@@ -30,18 +30,18 @@ from tfcore.transform.parameters import TransformParameters
 
 ROWS, LEAST_ROWS = 1000, 100
 MOST_CELLS = 10_000_000
-"""Inputs of all rows that are predicted."""
+"""The most input values, over all permuted rows, that a study predicts."""
 REPEATS = 3
-"""Permutations of each column; their mean counts."""
+"""The number of permutations of each column, whose mean is reported."""
 CONFIDENCE = 0.95
 Inputs = dict[str, NDArray[Any]]
-"""By name, [rows, width] each."""
+"""The model's inputs by name, [rows, width] each."""
 Places = dict[str, list[int]]
-"""{input: which of its columns}"""
+"""The indices of the columns of each of the model's inputs, by input."""
 
 
 class ImportanceStudy:
-    """A sample of rows, evenly spread, as the model sees them."""
+    """Measures the importance of columns on a sample of rows, evenly spread, as the model sees them."""
 
     def __init__(self, parameters: TransformParameters, task: Task, sample: NDArray[np.int64]):
         self._parameters, self._task, self._sample = parameters, task, sample
@@ -50,8 +50,8 @@ class ImportanceStudy:
 
     @classmethod
     def of(cls, parameters: TransformParameters, task: Task, *, rows: int) -> Self | None:
-        """Returns a study of a thousand of the rows; None where it would not be quick, and for a task of the user's
-        own."""
+        """Returns a study of at most `ROWS` of the rows; None where it would take long, as with images or very many
+        inputs, and for a user's task."""
         if any(fitted.pixels is not None for fitted in parameters.fitted) or ":" in task.name:
             return None
         width = sum(shape[0] for shape, _ in parameters.inputs().values())
@@ -59,12 +59,12 @@ class ImportanceStudy:
         return cls(parameters, task, spread(rows, most)) if most >= LEAST_ROWS else None
 
     def add(self, batch: Mapping[str, tf.Tensor], table: pa.Table, first: int) -> None:
-        """Take what is of the sample.
+        """Keep those rows of a batch that are in the sample.
 
         Args:
-            batch: of rows, with the model's inputs.
-            table: their labels, weights and predictions.
-            first: the number of the first row.
+            batch: the model's inputs of the batch's rows.
+            table: the rows' labels, weights and predictions.
+            first: the index of the batch's first row among all rows.
         """
         start, end = np.searchsorted(self._sample, [first, first + len(table)])
         at = self._sample[start:end] - first
@@ -73,13 +73,13 @@ class ImportanceStudy:
             self._tables.append(table.take(at))
 
     def result(self, scorer: TrainedScorer, *, size: int, group: str | None, seed: int) -> dict[str, Any]:
-        """{"importance": rows, metric, value (of the model as it is), columns: the most important first, each with permuted
-        (how much worse the metric is; None where it has no value) and interval ([low, high] of it, or None)}.
+        """Returns {"importance": {"rows", "metric", "value" (of the model as it is), "columns"}}. "columns" are the
+        most important first, each with "permuted" (how much worse the metric is) and "interval" ([low, high]), or None.
 
         Args:
-            size: rows of a batch, as the scorer knows them.
-            group: the column of the tables whose equal values are drawn together.
-            seed: of the permutations.
+            size: the rows of a batch, which the scorer was traced with.
+            group: the column of the tables whose equal values are resampled together, for the intervals.
+            seed: the seed of the permutations.
         """
         inputs = {name: np.concatenate([each[name] for each in self._batches]) for name in self._batches[0]}
         plain = rows_of(pa.concat_tables(self._tables), self._task, group)
@@ -96,7 +96,7 @@ class ImportanceStudy:
         return {"importance": {"rows": len(plain), "metric": metric.name, "value": metric.on(plain), "columns": order}}
 
     def _places(self) -> dict[str, Places]:
-        """Returns, by column, which inputs are made of it: raw columns, and those of a user's preprocess."""
+        """Returns the inputs that are made of each column: of a raw one, or of one that a user's preprocess returns."""
         sources = {part.name: part.source.name for part in self._parameters.parts}
         ends = dict.fromkeys(self._parameters.inputs(), 0)
         found: dict[str, Places] = {}
@@ -110,13 +110,13 @@ class ImportanceStudy:
 
 
 def spread(rows: int, most: int) -> NDArray[np.int64]:
-    """Returns the numbers of at most `most` of the rows, evenly spread, in their order."""
+    """Returns the indices of at most `most` of `rows` rows, evenly spread, ascending."""
     count = min(rows, most)
     return np.arange(count) * rows // max(count, 1)
 
 
 def _permuted(inputs: Inputs, places: Places, order: NDArray[np.int64]) -> Inputs:
-    """Returns the inputs with those of one column taken from other rows."""
+    """Returns the inputs with those of one column taken from other rows, in the given order."""
     found = dict(inputs)
     for name, at in places.items():
         found[name] = inputs[name].copy()
@@ -132,13 +132,13 @@ def _predicted(scorer: TrainedScorer, changed: Sequence[Inputs], size: int) -> F
     for start in range(0, rows, size):
         at = np.arange(start, start + size) % rows  # the last batch is filled up
         batch = {name: tf.constant(values[at]) for name, values in inputs.items()}
-        parts.append(scorer(batch).exact[: rows - start])
+        parts.append(scorer(batch).float64_predictions[: rows - start])
     return np.concatenate(parts)
 
 
 def _worsening(metric: Metric, plain: Rows, permuted: Sequence[Rows]) -> dict[str, Any]:
-    """Returns how much worse the metric is of permuted rows: the mean, and the interval of it for other rows of the
-    same kind that are permuted as these were."""
+    """Returns {"permuted": how much worse the metric is on permuted rows, the mean; "interval": its confidence
+    interval, for other rows of the same kind that are permuted as these were}; None where there is none."""
     before, after = metric.on(plain), [metric.on(rows) for rows in permuted]
     known = [each for each in after if each is not None]
     if before is None or len(known) < len(after):

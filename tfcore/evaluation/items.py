@@ -1,17 +1,17 @@
-"""What evaluation knows of items: two baselines of a ranking, and where the item of each row stands among all of them.
+"""Items in an evaluation: two baselines of a ranking, and the rank of each row's item among all items.
 
     counts = ItemCounts.of(shards, labeler, "movie_id")
     counts.predictions(texts)                    # {"popularity": [rows], "item_mean": [rows]}, float64
     index = WholeIndex(vectors, places, known, k=10)
     index.columns(users, items, groups)          # {"retrieval_rank": Arrow [rows], "retrieval_best": ..., "retrieval_items": ...}
 
-The baselines look at nothing but the item, as predictions keep it: `popularity` is its share of the train rows of the most
-frequent one; `item_mean` its mean label, drawn towards that of all rows as if each item had `SMOOTHING` more rows of that
-mean. Weights are not looked at. An item that no train row has gets 0 and the mean of all.
+The baselines look at nothing but the item, as predictions keep it. `popularity` is the item's number of train rows,
+divided by that of the most frequent item. `item_mean` is its mean label, drawn towards that of all rows as if each item
+had `SMOOTHING` more rows of that mean. Weights do not count. An item without train rows has 0 and the mean of all.
 
-Items that a row's group has in train rows are left out of the ranks, but for the row's own. They are looked at block by
-block, so that memory goes with the rows of a batch and a block, and not with the index. Of equal products half count as
-larger. `headway.metrics.retrieval` makes metrics of the ranks.
+The ranks leave out items that a row's group has in train rows, except the row's own. The index is read block by block,
+so that memory grows with the rows of a batch and a block, and not with the index. Half of the items with an equal
+product count as better. `headway.metrics.retrieval` makes metrics of the ranks.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from tfcore.transform.raw_column import RawColumn
 
 
 def kept_column(values: NDArray[Any], present: NDArray[np.bool_]) -> pa.Array:
-    """Convert raw values to what predictions keep: numbers as they are, bytes as UTF-8 (invalid ones escaped), null as null."""
+    """Returns raw values as predictions keep them: bytes as UTF-8 (invalid ones escaped), numbers and nulls as such."""
     if values.dtype != object:
         return pa.array(values, mask=~present)
     return escaped(pa.array(values, pa.binary(), mask=~present))
 
 
 def _raw(column: RawColumn) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns (the value of each row, whether it has one)."""
+    """Returns the value of each row, and whether it has one, bool [rows]."""
     values = column.plain()
     return values, values == values if column.present is None else column.present
 
 
 def numbered(values: pa.Array, known: Callable[[Any], int]) -> NDArray[np.int64]:
-    """Returns the number of each value, asked for once for each distinct one."""
+    """Returns the number that `known` gives for each value, int64; it is called once for each distinct value."""
     encoded = values.dictionary_encode(null_encoding="encode")
     numbers = np.asarray([known(value) for value in encoded.dictionary.to_pylist()], np.int64)
     return numbers[encoded.indices.to_numpy()]
@@ -55,10 +55,10 @@ SMOOTHING = 10.0
 
 
 class ItemCounts(NamedTuple):
-    """Rows and summed labels of each item of the train rows."""
+    """The number and the summed labels of the train rows of each item."""
 
     items: dict[str | int | float | None, int]
-    """The place of each item in the arrays."""
+    """The index of each item in the arrays."""
     rows: NDArray[np.float64]
     labels: NDArray[np.float64]
 
@@ -81,7 +81,7 @@ class ItemCounts(NamedTuple):
         return ItemCounts(items, np.bincount(at, minlength=len(items)).astype(np.float64), labels_by_item)
 
     def predictions(self, texts: pa.Array) -> dict[str, NDArray[np.float64]]:
-        """Returns each baseline's prediction of rows with these items."""
+        """Returns the predictions of each baseline, by its name, for rows with these items; float64 [rows]."""
         place = numbered(texts, lambda name: self.items.get(name, -1))
         mean = self.labels.sum() / max(self.rows.sum(), 1.0)
         rows = np.where(place >= 0, np.append(self.rows, 0.0)[place], 0.0)
@@ -91,15 +91,15 @@ class ItemCounts(NamedTuple):
 
 
 BLOCK = 1 << 21
-"""Products at once: 16 MiB."""
+"""The number of products computed at once: 16 MiB."""
 _TIE = 1e-12
 Ints = NDArray[np.int64]
 Places = Callable[[pa.Array], Ints]
-"""The place of each item in the index, -1 for one that is not in it."""
+"""A function that gives the position of each item in the index, -1 for one that is not in it."""
 
 
 class KnownItems:
-    """The items of each group in the train rows, as places in the index."""
+    """The items that each group has in the train rows, as positions in the index."""
 
     def __init__(self, groups: Ints, places: Ints, names: dict[Any, int]):
         order = np.argsort(groups, kind="stable")
@@ -108,7 +108,7 @@ class KnownItems:
 
     @staticmethod
     def of(shards: Shards, item: str, group: str, places: Places) -> KnownItems:
-        """Look through the rows of all shards; only the two columns are parsed."""
+        """Read the items of each group from the rows of all shards; only the two columns are parsed."""
         names: dict[Any, int] = {}
         found: list[tuple[Ints, Ints]] = []
 
@@ -125,7 +125,7 @@ class KnownItems:
         return KnownItems(owned_by, of_place, names)
 
     def __call__(self, groups: pa.Array) -> tuple[Ints, Ints]:
-        """Returns (row, place) of what each row's group knows."""
+        """Returns the row and the index position of each item that the row's group has in train rows, pair by pair."""
         number = numbered(groups, lambda name: -1 if name is None else self._names.get(name, -1))
         begin = self._starts[np.maximum(number, 0)]
         count = np.where(number >= 0, self._starts[number + 1] - begin, 0)
@@ -135,12 +135,12 @@ class KnownItems:
 
 
 class WholeIndex:
-    """See the module.
+    """Ranks the item of each row among all items of the index; see the module.
 
     Args:
-        vectors: of the items, float [items, n].
-        places: of items as predictions keep them.
-        k: how many of the best are kept.
+        vectors: the vectors of the items, float [items, n].
+        places: gives the positions of items, which are as predictions keep them.
+        k: how many of the best items are kept for each row.
     """
 
     def __init__(self, vectors: NDArray[Any], places: Places, known: KnownItems, k: int):
@@ -148,7 +148,7 @@ class WholeIndex:
         self.k = min(k, len(vectors))
 
     def columns(self, users: NDArray[Any], items: pa.Array, groups: pa.Array) -> dict[str, pa.Array]:
-        """Returns the columns for rows with these users' vectors, float [rows, n], items and groups."""
+        """Returns the columns of ranks for rows with these users' vectors, float [rows, n], items and groups."""
         own, (row, place) = self._places(items), self._known(groups)
         kept = place != own[row]
         ranks, best = ranked(users, self._vectors, own, row[kept], place[kept], self.k)
@@ -160,11 +160,11 @@ class WholeIndex:
 def ranked(
     users: NDArray[Any], vectors: NDArray[np.float64], own: Ints, row: Ints, place: Ints, k: int
 ) -> tuple[NDArray[np.float64], Ints]:
-    """Returns (the rank of item own[i] among all for users[i], from 1; 0 where own is -1; the places of the best k, -1
-    past the end).
+    """Returns the rank of each row's item `own` among all items, from 1, or 0 where it is -1; and the positions of the
+    best k items, [rows, k], -1 past their end.
 
     Args:
-        row, place: what is left out, pair by pair.
+        row, place: the row and the position of each item that is left out, pair by pair.
     """
     users, rows = users.astype(np.float64), np.arange(len(users))
     mine = np.einsum("ij,ij->i", users, vectors[np.maximum(own, 0)])

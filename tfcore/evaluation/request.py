@@ -16,7 +16,7 @@ from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import OfTransform
 
 VERSION = 9
-"""Raised by whoever changes what evaluation writes for the same request."""
+"""The version of the stage, to be increased when it writes something else for the same request."""
 
 
 class TrainedModel(Frozen):
@@ -48,7 +48,7 @@ class SavedModel(Frozen):
 
 
 class EvaluateRequest(OfTransform[Evaluated]):
-    """Which model predicts which rows."""
+    """The request of the evaluation stage: which model predicts which rows."""
 
     name, version, runs, tensorflow, streams = "evaluate", VERSION, "tfcore.evaluation.stage:predict", True, True
     batch_size: Annotated[int, Key("config", "batch_size", always=True)] = Field(default=4096, ge=1)

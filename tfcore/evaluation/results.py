@@ -1,4 +1,4 @@
-"""The answer of the evaluation stage, with fields; TensorFlow-free.
+"""The answer of the evaluation stage as an object with fields; TensorFlow-free.
 
 Evaluated.model_validate(result).of("auc").value
 Evaluated.model_validate(result).importance.columns[0].permuted
@@ -22,21 +22,21 @@ class Importance(Result):
 
     metric: str
     value: float | None = None
-    """Of the model as it is."""
+    """The metric of the model as it is."""
     rows: int = 0
     columns: tuple[ColumnImportance, ...] = ()
-    """The most important first."""
+    """The importance of each column, the most important first."""
 
 
 class Evaluated(Metrics):
-    """One model's pass over the rows of a split."""
+    """The answer of the evaluation stage: one model's pass over the rows of a split."""
 
     rows: int = 0
     predictions: str | None = None
-    """A file of the output."""
+    """The name of the predictions' file in the output."""
     baselines: dict[str, str] = Field(default={})
-    """Files of the output with the predictions of other models, by name."""
+    """The names of the output's files with the predictions of baselines, by the baseline's name."""
     incompatible: str | None = None
-    """Why a SavedModel cannot score these rows."""
+    """Why a SavedModel cannot score these rows; None: the rows were scored."""
     importance: Importance | None = None
-    """On a small sample; None where that would take long, and for a task of the user's own."""
+    """The importance of columns, on a small sample; None where that would take long, and for a user's task."""

@@ -36,22 +36,22 @@ class Incompatible(Exception):
 
 
 class Scores:
-    """One batch's `predictions` as the model gave them (float32), `exact` in float64: from the model's outputs where they
-    are at hand, so that rows that float32 probabilities cannot tell apart are no ties. `losses` [rows] where predictions do
-    not tell the loss of a row, as those of a task of the user's own."""
+    """The scores of one batch: `predictions` as the model gave them, float32, and `float64_predictions`, computed from
+    the model's outputs where they are at hand, so that rows that float32 probabilities cannot tell apart are no ties.
+    `losses`, float64 [rows], only of a user's task, where predictions do not tell a row's loss."""
 
     def __init__(self, head: Head, predictions: Any, outputs: Any = None, losses: Any = None):
         self.losses: NDArray[np.float64] | None = None if losses is None else np.asarray(losses, np.float64)
         self.predictions: NDArray[np.float32] = np.asarray(predictions, np.float32)
-        exact = None if outputs is None else head.exact(np.asarray(outputs, np.float64))
-        self.exact: NDArray[np.float64] = self.predictions.astype(np.float64) if exact is None else exact
+        exact = None if outputs is None else head.float64_predictions(np.asarray(outputs, np.float64))
+        self.float64_predictions: NDArray[np.float64] = self.predictions.astype(np.float64) if exact is None else exact
 
 
 class TrainedScorer:
-    """A trained model on transformed rows."""
+    """Scores transformed rows with a trained model."""
 
     raw: tuple[str, ...] = ()
-    """Raw columns it has to be given."""
+    """The raw columns that a batch has to hold."""
     transforms = True
 
     def __init__(self, trained: TrainedModel, parameters: TransformParameters):
@@ -86,7 +86,7 @@ class TrainedScorer:
         return ItemIndex.load(self._trained.path.file, self._model, self._trained.config, self._parameters)
 
     def users(self, batch: Batch) -> NDArray[np.float32]:
-        """Returns the users' vectors of two towers, float32 [rows, n]."""
+        """Returns the users' vectors of a two-tower model, float32 [rows, n]."""
         if self._users is None:
             self._users = tf.function(lambda inputs: as_vectors(self._model, "user", inputs), autograph=False)
         found: NDArray[np.float32] = self._users({name: batch[name] for name in self._inputs}).numpy()
@@ -99,11 +99,11 @@ class TrainedScorer:
 
 
 class SavedModelScorer:
-    """A SavedModel called on raw columns, through `serving_nullable`.
+    """Scores rows of raw columns with a SavedModel, by its signature `serving_nullable`.
 
     Args:
         path: the SavedModel's folder.
-        label: of the rows it is to score.
+        label: the label's parameters, of the rows to score.
         columns: the stored columns of those rows.
 
     Raises:
@@ -181,7 +181,7 @@ def _signature(path: Path) -> Any:
 
 
 def _match(function: Any, path: Path, stored: Mapping[str, Column]) -> dict[str, tuple[str, str]]:
-    """{input: (column, "values", "present" or "length")} of the signature; Incompatible where a stored column is another."""
+    """Returns {input: (column, "values", "present" or "length")}; Incompatible where a stored column differs."""
     try:
         columns = describe_model(path).columns
     except StoreError as error:

@@ -3,15 +3,14 @@
     predict(EvaluateRequest(...), Path("out"), monitor)       # {"metrics": {"auc": 0.71, ...}, "rows": 65432, ...}
 
 `out/predictions.parquet` has one row for each row of the shards: row, label (the number, or the class index), weight,
-prediction (a probability, probabilities, or the number; float64), row_loss (of a task of the user's own), the columns that
-are asked for (numbers as they are stored, texts as UTF-8), and /unit where the records have it: int64, what the split keeps
-together, null where a row has no key. Beside a training's model `out/predictions-linear.parquet` has those of
-the linear baseline that it left, the same columns; with `item`, `-popularity` and `-item_mean` are those of the item's
-baselines, and with `ranks` the predictions of two towers have columns of ranks: both are of `tfcore.evaluation.items`.
-`out/expected.npy` has the first predictions as the model gave them. Everything else that is said of a model is computed from
-these files (`headway.evaluation.measure`), so that another metric needs no other pass. Memory holds a few batches, and at
-the end label, weight and prediction, of many rows a sample.
-"""
+prediction (a probability, probabilities, or the number; float64), row_loss (of a user's task), the columns that are
+asked for (numbers as they are stored, texts as UTF-8), and /unit where the records have it: int64, what the split keeps
+together, null where a row has no key. Of a trained model, `out/predictions-linear.parquet` has the predictions of the
+linear baseline that its training left, in the same columns. With `item`, `-popularity` and `-item_mean` are those of
+the item's baselines; with `ranks`, predictions of two towers have columns of ranks (see `tfcore.evaluation.items`).
+`out/expected.npy` has the first predictions as the model gave them. All other figures of a model are computed from
+these files (`headway.evaluation.measure`), so that another metric needs no other pass. Memory holds a few batches, and
+at the end label, weight and prediction, of a sample where there are many rows."""
 
 import contextlib
 import time
@@ -66,14 +65,14 @@ def predict(
     remote: RemoteFiles | None = None,
     shards: Shards | None = None,
 ) -> dict[str, Any]:
-    """Score the rows and measure; see the module. With `shards`, their rows instead of the request's examples.
+    """Score the rows, write the predictions and measure; see the module. `shards` replace the request's examples.
 
     Args:
-        remote: how shards that are in a bucket yet come here while others are scored.
+        remote: fetches shards that are still in a bucket while others are scored; None: all are here.
 
     Returns:
-        predictions (the file's name), baselines (their files by name; none of a SavedModel), rows, metrics (the task's own),
-        seconds, rows_per_second, traces; or {"incompatible": why} for a SavedModel that cannot score these rows.
+        predictions (the file), baselines (their files by name; none of a SavedModel), rows, metrics (the task's own),
+        seconds, rows_per_second, traces, importance (if studied); or {"incompatible": why} of a SavedModel.
 
     Raises:
         ConfigError: a column is not a stored one.
@@ -145,7 +144,7 @@ def _scorer(request: EvaluateRequest, shards: Shards) -> TrainedScorer | SavedMo
 
 
 def _linear(request: EvaluateRequest) -> LinearModel | None:
-    """Returns the linear baseline that a training left beside its model."""
+    """Returns the linear baseline that a training left beside its model; None where it left none."""
     if not isinstance(request.model, TrainedModel) or not (request.model.path.file / FILE).exists():
         return None
     return LinearModel.load(request.model.path.file / FILE)
@@ -156,7 +155,7 @@ def _file(baseline: str) -> str:
 
 
 def _items(request: EvaluateRequest, stager: Stager | None) -> ItemCounts | None:
-    """Returns the items of the train rows, for baselines beside a training's model."""
+    """Returns the items of the train rows, for baselines of a trained model; None where no column names items."""
     if request.item is None or not request.train or not isinstance(request.model, TrainedModel):
         return None
     shards = shards_of(request.train, stager)
@@ -193,7 +192,7 @@ class _Files(contextlib.ExitStack):
 def _index(
     request: EvaluateRequest, scorer: TrainedScorer | SavedModelScorer, stager: Stager | None
 ) -> Callable[[dict[str, tf.Tensor], pa.Table], dict[str, pa.Array]] | None:
-    """Returns what ranks the items of a batch's rows among all items; None where there is no index."""
+    """Returns a function that gives a batch's columns of ranks; None where none are asked for or there is no index."""
     item, group = request.item, request.group
     if request.ranks is None or item is None or group is None or not isinstance(scorer, TrainedScorer):
         return None
@@ -231,7 +230,8 @@ def _write(
     *,
     quick: bool,
 ) -> tuple[int, NDArray[np.float32], dict[str, Any]]:
-    """Write the predictions; (rows, the first predictions as the model gave them, what a quick study tells)"""
+    """Write the predictions; returns the number of rows, the first predictions as the model gave them, and, with
+    `quick`, the importance of columns."""
     transform = None  # a published version has its own inside
     if isinstance(request.model, TrainedModel):
         transform = transform_of(request.transform, request.model.preprocess, tolerant=ImageDecoder(shards.total))
@@ -289,13 +289,13 @@ def _table(
     start: int,
     count: int,
 ) -> pa.Table:
-    """Returns the first `count` rows of a batch as they are written; `start` is the number of the first."""
+    """Returns the first `count` rows of a batch as the table to write; `start` is the number of its first row."""
     label, task = batch["label"].numpy()[:count], label_task(parameters)
     columns: dict[str, Any] = {
         "row": pa.array(np.arange(start, start + count)),
         "label": pa.array(label.astype(np.int64 if task.has_classes else np.float64)),
         "weight": pa.array(batch["weight"].numpy()[:count].astype(np.float64)),
-        PREDICTION: _predictions(scores.exact[:count]),
+        PREDICTION: _predictions(scores.float64_predictions[:count]),
     }
     if scores.losses is not None:
         columns[ROW_LOSS] = pa.array(scores.losses[:count])

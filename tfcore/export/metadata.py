@@ -20,12 +20,12 @@ FILE = Path("assets.extra") / "columns.json"
 
 class ModelMetadata(Frozen):
     columns: tuple[Column, ...]
-    """The raw columns, as they are coerced before they go in."""
+    """The raw columns, to whose types values are coerced before the model gets them."""
     task: TaskName
     inputs: dict[str, str] = Field(default_factory=dict)
-    """The names of the signatures' tensors, where they are not those of the columns."""
+    """The names of the signatures' tensors by column, where they are not the columns' own names."""
     classes: tuple[str | int, ...] = ()
-    """Of a multiclass model, in the order of its probabilities."""
+    """The label's classes, in the order of the model's probabilities; empty where it has none."""
 
 
 def write_description(saved_model: Path, described: ModelMetadata) -> None:

@@ -31,24 +31,24 @@ class CardFacts(Frozen):
     label: str = ""
     """The label as pipeline.yaml has it."""
     spans: tuple[str, ...] = ()
-    """Of the window."""
+    """The spans of the window."""
     train_rows: int | None = None
     eval_rows: int | None = None
     seed: int | None = None
     metrics: dict[str, Any] = Field(default_factory=dict)
-    """On the eval rows."""
+    """The metrics on the eval rows."""
     intervals: dict[str, Any] = Field(default_factory=dict)
-    """Of metrics, [low, high] each, where evaluation gives them."""
+    """The confidence intervals of metrics, [low, high] each, where evaluation gives them."""
     threshold: dict[str, Any] | None = None
-    """The threshold that the config's rule chose; None: there is no rule."""
+    """The threshold that the config's rule chose, as evaluation gives it; None: there is no rule."""
     baselines: dict[str, Metrics] = Field(default_factory=dict)
-    """The same metrics of the baselines."""
+    """The same metrics of each baseline, by its name."""
     compared: tuple[Check, ...] = ()
-    """The metrics beside the champion's on the same rows."""
+    """The comparison with the champion at the time, metric by metric, on the same rows."""
     status: Status | None = None
     """What the gate decided; None: not known."""
     reasons: tuple[str, ...] = ()
-    """For the decision, in words."""
+    """The reasons for the gate's decision, as sentences."""
 
 
 def model_card(
@@ -56,7 +56,7 @@ def model_card(
     signatures: Mapping[str, Signature],
     facts: CardFacts,
 ) -> str:
-    """Returns the card's text."""
+    """Returns the Markdown text of the model card."""
     parts = [
         f"# {facts.model}",
         _predicts(described, facts, signatures),

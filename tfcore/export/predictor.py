@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.errors import StoreError
-from headway.process import owned
+from headway.process import is_own_process
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
 from headway.tabular.list_arrays import flatten
@@ -43,7 +43,7 @@ _LOCK = threading.Lock()
 
 
 def load(path: str, digest: str) -> Predictor:
-    """Returns the model in a folder; `digest` tells it from another one that lay there before."""
+    """Returns the model in a folder, loaded once; its `digest` tells it from another one that lay there before."""
     with _LOCK:
         if (path, digest) not in _LOADED:
             _LOADED.clear()  # one model at a time stays in memory
@@ -52,7 +52,7 @@ def load(path: str, digest: str) -> Predictor:
 
 
 class Predictor:
-    """Calls `serving_nullable`. Safe to call from several threads.
+    """Predicts the rows of Arrow batches by the signature `serving_nullable`. Safe to call from several threads.
 
     Raises:
         StoreError: the folder holds no SavedModel that can be loaded, or it does not say which columns it takes.
@@ -60,7 +60,7 @@ class Predictor:
 
     def __init__(self, path: Path):
         self._described: ModelMetadata = describe_model(path)
-        if owned():
+        if is_own_process():
             with contextlib.suppress(RuntimeError):  # it computed something before: its threads stay as they are
                 tf.config.set_visible_devices([], "GPU")  # which is the training's
                 tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -72,11 +72,10 @@ class Predictor:
         self._names = tensor_names(self._described.columns)
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Predictions, a row for each row of `batch`.
+        """Returns the predictions, a row for each row of `batch`.
 
-        prediction is the probability (binary), the class (multiclass, string or int64) or the number, float32. Beside it
-        stand probabilities (multiclass, float32 [classes]) or quantiles (float32 [levels]).
-        """
+        `prediction` is the probability (binary), the class (multiclass, string or int64) or the number, float32. Beside
+        it stand `probabilities` (multiclass, float32 [classes]) or `quantiles` (float32 [levels])."""
         inputs = [_Input(batch.column(c.name), c, self._names[c.name]) for c in self._described.columns]
         parts = []
         for start in range(0, batch.num_rows, BATCH):
@@ -108,7 +107,7 @@ def _columns(values: dict[str, NDArray[Any]], task: str, classes: Sequence[str |
 
 
 def _column(values: NDArray[Any]) -> pa.Array:
-    """Convert float32 [rows] to an array, [rows, width] to lists of one length."""
+    """Returns float32 [rows] as an array, [rows, width] as an array of fixed-size lists."""
     if values.ndim == 1:
         return pa.array(values)
     return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
@@ -135,7 +134,8 @@ class _Input:
         self._values = pc.fill_null(coded.indices.cast(pa.int64()), len(texts)).to_numpy(zero_copy_only=False)
 
     def tensors(self, start: int, rows: int) -> Iterator[tuple[str, tf.Tensor]]:
-        """Yields (name, tensor) of BATCH rows, of which the first `rows` are those from `start` on."""
+        """Yields the name and the tensor of each input of this column. Its first `rows` of BATCH rows are those from
+        `start` on; the others are filler: 0, an empty text or list, not present."""
         if self._values is not None:
             yield self._name, self._scalars(self._values[start : start + rows])
         else:
@@ -156,7 +156,7 @@ class _Input:
 
 
 def _filled(values: NDArray[Any], empty: Any) -> NDArray[Any]:
-    """BATCH rows, whatever there are."""
+    """Returns the values, filled up with `empty` to BATCH rows."""
     if len(values) == BATCH:
         return values
     whole = np.full((BATCH, *values.shape[1:]), empty, values.dtype)
@@ -165,7 +165,7 @@ def _filled(values: NDArray[Any], empty: Any) -> NDArray[Any]:
 
 
 def _vectors(array: pa.Array, column: Column) -> NDArray[Any]:
-    """[rows, n] of a fixed-size list; rows that are null hold nothing."""
+    """Returns a column of vectors as [rows, n], with 0 or empty texts in null rows."""
     values = np.full((len(array), *column.shape), _EMPTY[column.type], DTYPES[column.type].as_numpy_dtype)
     held = array.drop_null().flatten().to_numpy(zero_copy_only=False)
     values[array.is_valid().to_numpy(zero_copy_only=False)] = held.reshape(-1, *column.shape)
@@ -173,7 +173,7 @@ def _vectors(array: pa.Array, column: Column) -> NDArray[Any]:
 
 
 def _lists(array: pa.Array, column: Column) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Returns ([rows, longest], [rows]) of a list."""
+    """Returns a list column's values, filled up to [rows, longest], and the lists' lengths, int64 [rows]."""
     flat = flatten(array)
     lengths = flat.lengths
     longest = max(1, int(lengths.max(initial=0)))

@@ -2,10 +2,10 @@
 
     replay(ReplayRequest(saved_model=..., examples=..., predictions=..., columns=..., task="binary"), out, monitor)
 
-The SavedModel is copied to a folder of its own first, so that nothing it might have been saved next to is found. The process
-runs `tfcore/export/replay_main.py`. In the TensorFlow process it is the one that `tfcore.runtime.start` forked before it had
-anything else. Elsewhere, and for a second replay, the script is run by its path, isolated from the environment. This side
-imports no TensorFlow.
+The SavedModel is first copied to a folder of its own, so that the replay finds nothing of the folder it was saved in.
+The process runs `tfcore/export/replay_main.py`. Within the TensorFlow process, the first replay takes the process that
+`tfcore.runtime.start` forked at its beginning. Elsewhere, and for a second replay, a new Python runs the script by its
+path, isolated from the environment. This module imports no TensorFlow.
 """
 
 import contextlib
@@ -43,15 +43,15 @@ from tfcore.export.signatures import tensor_names
 VERSION = 7
 BOUND = 1e-5
 SECONDS = 300.0
-"""A replay that takes longer than this hangs."""
+"""The time after which a replay counts as hung."""
 MEASURED = (1, 64)
-"""Rows of the calls whose latency is measured."""
+"""The batch sizes, in rows, whose latency is measured."""
 TIMED_SECONDS, TOLD_SECONDS = 0.15, 0.05
-"""How long each is measured: to keep a limit of the latency, and only to tell it."""
+"""How long calls of each batch size are measured where a limit of the latency is set, and where none is."""
 
 
 class Replayed(Result):
-    """How far the export's predictions are from those of the training process."""
+    """The answer of the replay stage: how far the export's predictions are from those of the training process."""
 
     rows: int
     largest_difference: float
@@ -75,7 +75,7 @@ class ReplayRequest(Stage[Replayed]):
 
 
 class ReplayProcess:
-    """A fresh Python process that runs the replay script: used once."""
+    """A fresh Python process that runs the replay script; it answers one request."""
 
     def __init__(self) -> None:
         self._process: ChildProcess | None = None
@@ -89,7 +89,7 @@ class ReplayProcess:
             self._process = ChildProcess(arguments, self._answers.put, folder=folder, process=forked)
 
     def ask(self, request: Mapping[str, Any], monitor: Monitor) -> dict[str, Any]:
-        """Send a request and return the answer; HeadwayError when the process fails."""
+        """Send a request, return its answer and end the process; HeadwayError when it fails or takes too long."""
         self.start()
         process, until = self._process, time.monotonic() + SECONDS
         assert process is not None
@@ -140,14 +140,14 @@ def replay(
             moved = Path(folder) / "moved"
             shutil.copytree(request.saved_model.file, moved)
             np.save(Path(folder) / "expected.npy", expected, allow_pickle=False)
-            answer = process.ask(question(request, shards, moved, Path(folder) / "expected.npy"), monitor)
+            answer = process.ask(payload(request, shards, moved, Path(folder) / "expected.npy"), monitor)
     finally:
         process.close()
     if "error" in answer:
         problem = f"the exported model could not be replayed: {answer['error']}"
         raise HeadwayError(problem, where=str(request.saved_model.path))
     if not answer["ok"]:
-        raise beyond(answer, request)
+        raise difference_error(answer, request)
     result = _finite(answer)
     size = sum(path.stat().st_size for path in request.saved_model.file.rglob("*") if path.is_file())
     result["serving"] = {"size_mb": size / 1e6, **result["serving"]}
@@ -157,7 +157,7 @@ def replay(
         f"{result['largest_difference']:.1e} (bound {result['bound']:.0e})"
     )
     monitor.log(serving_text(result))
-    if beyond_limits := over(result, request.limits):
+    if beyond_limits := exceeded_limits(result, request.limits):
         raise HeadwayError(
             f"the exported model costs a server more than export.limits allows: {'; '.join(beyond_limits)}",
             where=str(request.saved_model.path),
@@ -168,11 +168,11 @@ def replay(
 
 
 def sample(examples: Sequence[Examples], rows: int) -> tuple[list[dict[str, Any]], np.ndarray]:
-    """About `rows` rows, spread over the shards -> ([{path, rows}], their places among all predictions).
+    """Returns the rows to replay: [{"path", "rows"}], how many first rows of each shard, and their indices among all
+    predictions, int64. They are `rows` in total, or all there are; DataError if there are none.
 
-    The first rows of every shard are taken: a record has to be read whole anyway, and the shards are where the rows
-    differ in date and origin.
-    """
+    Shards give their first rows, because a record is read whole anyway, and rows differ in date and origin from shard
+    to shard."""
     sizes = _shard_rows(examples)
     paths = [str(e.path / s["file"]) for e in examples for s in _shards(e)]
     each = _even_shares(sizes, rows)
@@ -185,7 +185,7 @@ def sample(examples: Sequence[Examples], rows: int) -> tuple[list[dict[str, Any]
 
 
 def _even_shares(sizes: Sequence[int], rows: int) -> list[int]:
-    """Returns how many rows each shard gives, as evenly as their sizes allow; `rows` together, or all there are."""
+    """Returns the number of rows to take from each shard, as even as their sizes allow: `rows` in total, or all."""
     shares, remaining = [0] * len(sizes), min(rows, sum(sizes))
     smallest_first = sorted(range(len(sizes)), key=sizes.__getitem__)
     for done, shard in enumerate(smallest_first):
@@ -203,7 +203,7 @@ def _shard_rows(examples: Sequence[Examples]) -> list[int]:
 
 
 def _expected(predictions: Path, picked: np.ndarray, rows: int) -> np.ndarray:
-    """Returns the training process's predictions for the picked rows. float64 [rows] or [rows, classes]"""
+    """Returns the training process's predictions for the picked rows, float64 [rows] or [rows, classes]."""
     with pq.ParquetFile(predictions) as file:
         if (there := file.metadata.num_rows) != rows:
             raise DataError(
@@ -221,8 +221,8 @@ def _expected(predictions: Path, picked: np.ndarray, rows: int) -> np.ndarray:
     return values.to_numpy(zero_copy_only=False)
 
 
-def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: Path, expected: Path) -> dict[str, Any]:
-    """Build the request to the replay script, which documents it."""
+def payload(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: Path, expected: Path) -> dict[str, Any]:
+    """Returns the request to the replay script, whose module describes the fields."""
     names = tensor_names(request.columns)
     return {
         "saved_model": str(saved_model),
@@ -271,13 +271,13 @@ _CAUSES = {
         "look for a layer that keeps state in inference, or an output in half precision",
     ),
 }
-"""(what is wrong, the fix) by the cause that the replay found, or by the size of what it found."""
+"""The problem and its fix by cause: the one the replay script found, or "rounding" where the difference is small."""
 _ROUNDINGS = 16
-"""So many roundings of an output add up in a model's last layers."""
+"""The number of roundings of an output that may add up in a model's last layers."""
 
 
-def beyond(answer: dict[str, Any], request: ReplayRequest) -> HeadwayError:
-    """Returns the error of a replay that is not `ok`."""
+def difference_error(answer: dict[str, Any], request: ReplayRequest) -> HeadwayError:
+    """Returns the error of a replay that is not `ok`: the largest difference, its cause and the fix."""
     worst = answer["worst"]
     values = ", ".join(f"{name}={value!r}" for name, value in list(worst["columns"].items())[:12])
     expected, exported = (", ".join(number(v) for v in worst[key][:5]) for key in ("expected", "found"))
@@ -296,7 +296,7 @@ def beyond(answer: dict[str, Any], request: ReplayRequest) -> HeadwayError:
 
 
 def _finite(value: Any) -> Any:
-    """Replace NaN and infinities by None, since JSON has neither."""
+    """Returns the value with None in place of NaN and infinities, since JSON has neither."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -304,8 +304,8 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def over(result: dict[str, Any], limits: ServingLimits) -> list[str]:
-    """Returns the limits that a model does not keep, with its figures."""
+def exceeded_limits(result: dict[str, Any], limits: ServingLimits) -> list[str]:
+    """Returns a line for each limit that the model exceeds, with the measured figure and the limit."""
     serving = result["serving"]
     measured = {"size_mb": serving["size_mb"], "p99_ms": serving["latency"]["1"]["p99_ms"]}
     return [

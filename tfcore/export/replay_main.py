@@ -2,13 +2,13 @@
 
     python -I replay.py < request.json          # one JSON line in, one JSON line out
 
-It may import only TensorFlow, NumPy and the standard library, what any server has; Keras and Headway are barred from
-it. It imports them first, then waits for its line, so that it can be started while a model still trains. It loads the
+It may import only TensorFlow, NumPy and the standard library, what any server has; importing Keras or Headway fails. It
+imports them first, then waits for its line, so that it can be started while a model still trains. It loads the
 SavedModel, reads raw rows from shards with stock tf.io, gives them to `serving_nullable` as tensors and to
 `serve_examples` as freshly written tf.Examples, and compares both with the expected predictions. `serving_default` gets
-those rows that need no companions to be told. Each signature is called twice: with all rows in one batch, then in uneven
-batches, some of them a single row. A model that draws random numbers, or whose answer for a row depends on the other rows
-of the batch, is found by that.
+only the rows that it can represent without companions. Each signature is called twice: with all rows in one batch, then
+in uneven batches, some of them a single row. This finds a model that draws random numbers, or whose answer for a row
+depends on the other rows of the batch.
 
 Request:
     saved_model     folder of the SavedModel, best one it was not saved in
@@ -18,7 +18,7 @@ Request:
     shards          [{"path", "rows"}]: how many of its first rows to replay
     expected        .npy file, the predictions for those rows in order, [rows] or [rows, classes]
     output          the signature output to compare
-    bound           the largest |difference| / max(1, |expected|, its deviation over the rows) that is right
+    bound           the largest |difference| / max(1, |expected|, standard deviation of expected) that passes
     measured        how many rows a timed call has, for each of the measurements: [1, 64]
     timed_seconds   how long each measurement may take
 
@@ -54,14 +54,14 @@ import tensorflow as tf  # noqa: E402
 
 LISTS = {"int64": "int64_list", "float32": "float_list", "string": "bytes_list", "bytes": "bytes_list"}
 LEAST_CALLS, MOST_CALLS = 3, 300
-"""Of a measurement of latency: a wide model's calls take long, and there are at least three."""
+"""The least and the most calls of a measurement of latency; a wide model's calls may take longer than its time."""
 
 
 def main():
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of a supervisor: the parent decides, and ends this one itself
     answers = os.fdopen(os.dup(1), "w")  # what else prints to stdout must not be taken for the answer
     os.dup2(2, 1)
-    begin()
+    warm_up()
     line = sys.stdin.readline()
     if not line.strip():
         return 0  # the parent went away, or had nothing to ask
@@ -75,9 +75,9 @@ def main():
     return 0
 
 
-def begin():
-    """Do what TensorFlow does once: its devices and threads, the first call of a function, the first dataset. Nobody waits for it
-    as long as the model trains."""
+def warm_up():
+    """Have TensorFlow set up its devices and threads and make its first function call and dataset, which takes time
+    only once; done before the request comes, while the model still trains."""
     once = tf.function(lambda texts: tf.strings.length(texts), input_signature=[tf.TensorSpec([None], tf.string)])
     once(tf.constant([""]))
     for _ in tf.data.TFRecordDataset([]):
@@ -91,7 +91,7 @@ def _foreign():
 
 
 def replay(request):
-    """Returns the answer to a request; see the module."""
+    """Returns the answer to a request; the module's docstring describes both."""
     started = time.perf_counter()
     model = tf.saved_model.load(request["saved_model"])
     seconds = time.perf_counter() - started
@@ -154,8 +154,8 @@ def replay(request):
 
 
 def timed(signature, arrays, rows, limit):
-    """Returns {"p50_ms", "p99_ms", "calls"} of calls with `rows` rows each, for `limit` seconds; warm-up calls not
-    counted."""
+    """Calls a signature with `rows` rows for `limit` seconds, after three warm-up calls; returns {"p50_ms", "p99_ms",
+    "calls"}, the percentiles of a call's time."""
     count = len(next(iter(arrays.values())))
     picked = np.arange(rows) % count
     cut = {key: value[picked] for key, value in arrays.items()}
@@ -172,7 +172,8 @@ def timed(signature, arrays, rows, limit):
 
 
 def cause(model, name, calls, request):
-    """{"cause", "inputs"} of a signature whose predictions are not those of the training; `calls`: name -> (inputs, rows)."""
+    """Returns {"cause", "inputs"}, as in the answer; `calls` is {signature: (its inputs, the indices of their
+    rows)}."""
     output = request["output"]
     # the model's inputs are told apart first: where one of them is to blame, so is the preprocess
     if "transform" in model.signatures:
@@ -189,7 +190,7 @@ def cause(model, name, calls, request):
 
 
 def behaviour(signature, sample, request):
-    """{output: "random", "batch" or None}: whether it changes from call to call, or with how the rows are put together."""
+    """Returns {output: "random" if a second call changes it, "batch" if other batches do, else None}."""
     inputs, picked = sample
     first, second = (call(signature, inputs) for _ in range(2))
     cut = in_batches(signature, inputs, uneven(len(picked)))
@@ -207,7 +208,7 @@ def behaviour(signature, sample, request):
 
 
 def uneven(rows):
-    """Yields (start, stop) of batches that hold all rows: 1, 2, 1, 6, 1, 18, ..."""
+    """Yields (start, stop) of the batches of all rows; single rows alternate with batches of 2, 6, 18, ... rows."""
     start, size = 0, 2
     while start < rows:
         for stop in (start + 1, min(start + 1 + size, rows)):
@@ -225,13 +226,13 @@ def call(signature, arrays):
 
 
 def in_batches(signature, arrays, batches):
-    """Call a signature with the rows of one (start, stop) after the other and return {output: array}."""
+    """Call a signature with rows start to stop of each of the `batches` and return the joined {output: array}."""
     parts = [call(signature, {key: value[a:b] for key, value in arrays.items()}) for a, b in batches]
     return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 
 def scaled_difference(found, expected, least=1.0):
-    """|found - expected| / max(least, |expected|); infinite where just one of them is not a number."""
+    """Returns |found - expected| / max(least, |expected|), 0 where both are NaN and infinite where one of them is."""
     found, expected = found.astype(np.float64), expected.astype(np.float64)
     with np.errstate(invalid="ignore"):
         difference = np.abs(found - expected) / np.maximum(least, np.abs(expected))
@@ -240,8 +241,8 @@ def scaled_difference(found, expected, least=1.0):
 
 
 def read_rows(request):
-    """{column: (values, present)} of the shards' first rows, in order: float32/int64/object [rows] or [rows, n], for lists
-    an object array [rows] of arrays; bool [rows]."""
+    """Returns {column: (values, present)} of the shards' first rows, in order. `values` are float32, int64 or object,
+    [rows] or [rows, n]; of a list column, an object array [rows] of arrays. `present` is bool [rows]."""
     parts = [read_groups(request, shard["path"], shard["rows"]) for shard in request["shards"] if shard["rows"]]
     return {
         column["name"]: tuple(np.concatenate([part[column["name"]][i] for part in parts]) for i in range(2))
@@ -250,7 +251,7 @@ def read_rows(request):
 
 
 def read_groups(request, path, rows):
-    """Returns the first rows of a shard whose records are row groups."""
+    """Returns the first `rows` rows of a shard of row groups, as `read_rows` does; ValueError if there are fewer."""
     columns: dict[str, tuple[list[np.ndarray], list[np.ndarray]]] = {
         column["name"]: ([], []) for column in request["columns"]
     }
@@ -280,12 +281,12 @@ def read_groups(request, path, rows):
 
 
 def _values(feature, dtype):
-    """Returns the values of a tf.train.Feature."""
+    """Returns the values of a tf.train.Feature as an array."""
     return np.array(getattr(feature, LISTS[dtype]).value, _numpy_type("bytes" if dtype == "string" else dtype))
 
 
 def _rows_of(values, lengths, shape):
-    """Flat values as [rows, n], or as an object array of one array a row."""
+    """Returns the flat values of a vector as [rows, n], those of a list as an object array of one array a row."""
     if shape != [None]:
         return values.reshape([-1, *shape])
     rows = np.empty(len(lengths), object)
@@ -298,7 +299,7 @@ def _numpy_type(dtype):
 
 
 def named_inputs(rows, columns):
-    """Returns the named inputs of `serving_nullable` as arrays: text as objects."""
+    """Returns the inputs of `serving_nullable` by name, as arrays; texts are objects."""
     inputs = {}
     for column in columns:
         values, present = rows[column["name"]]
@@ -319,10 +320,9 @@ def named_inputs(rows, columns):
 
 
 def without_companions(inputs, columns):
-    """Returns (the inputs of `serving_default`, the numbers of their rows): those that need no companions to be told.
+    """Returns the inputs of `serving_default` and the indices of their rows: those it can represent without companions.
 
-    There NaN in a nullable float column is null, everything else is present, and all values of a list count.
-    """
+    In `serving_default` NaN in a nullable float column is null, all else is present, and all values of a list count."""
     values, simple = {}, np.ones(len(inputs[columns[0]["tensor"]]), bool)
     for column in columns:
         name = column["tensor"]
@@ -344,7 +344,7 @@ def without_companions(inputs, columns):
 
 
 def as_examples(rows, columns):
-    """Returns one serialized tf.Example per row, as a client writes it: a null is left out, an empty list is there."""
+    """Returns one serialized tf.Example per row, as clients write it: without null features, but with empty lists."""
     # the values of a column in Python's own types: a message takes them in half the time
     values_of = [rows[c["name"]][0] if c["shape"] else rows[c["name"]][0].tolist() for c in columns]
     present_of = [rows[column["name"]][1].tolist() for column in columns]
@@ -369,7 +369,7 @@ def as_examples(rows, columns):
 
 
 def _json_value(value, present):
-    """Returns a raw value for the report of the worst row."""
+    """Returns a raw value as the answer's "worst" row shows it, cut to 20 values or 100 letters; None for a null."""
     if not present:
         return None
     if isinstance(value, np.ndarray):

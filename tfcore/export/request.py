@@ -15,24 +15,24 @@ from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import OfTransform
 
 VERSION = 10
-"""Raised by whoever changes what an export writes for the same request."""
+"""The version of the stage, to be increased when it writes something else for the same request."""
 
 
 class Exported(Result):
-    """What an export wrote."""
+    """The answer of the export stage."""
 
     saved_model: str
-    """A folder of the output."""
+    """The name of the SavedModel's folder in the output."""
 
 
 class ExportRequest(OfTransform[Exported]):
-    """A trained model: where its weights are and what it was built from."""
+    """The request of the export stage: a trained model's weights, and what it is built from."""
 
     name, version, runs, tensorflow = "export", VERSION, "tfcore.export.saved_model:export", True
     card: Annotated[
         CardFacts | None, Key(of=lambda card: card and fingerprint(card.model_dump(mode="json")), always=True)
     ] = None
-    """What the model card says beyond what the model itself shows."""
+    """The facts of the run for the model card; None: no card is written."""
     trained: Annotated[Ref[Any], Key("inputs", "train")]
     model: ModelConfig
     module: Path | None = None

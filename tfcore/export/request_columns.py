@@ -19,7 +19,7 @@ Tensors = Mapping[str, tf.Tensor]
 def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Tensor]) -> dict[str, RawColumn]:
     """Returns the tensors of a request, by the names of `inputs`, as raw columns of one length.
 
-    Without companions NaN in a nullable float column is null; with them, those of one value are spread over the rows.
+    Without companions NaN in a nullable float column is null; a companion of one value holds for all rows.
     """
     names = tensor_names(columns)
     values_of = {column.name: tensors[names[column.name]] for column in columns}
@@ -57,10 +57,11 @@ def rows_of(columns: Mapping[str, RawColumn]) -> tf.Tensor:
 
 
 def list_of(name: str, tensors: Tensors, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns a list that is no column: (its values [rows, longest], bool of the same shape, which of them count).
+    """Returns the values of a list input that is no column, [rows, longest], and which of them count, bool of that
+    shape.
 
     Raises:
-        tf.errors.InvalidArgumentError: (while running) it has neither one row nor as many as there are.
+        tf.errors.InvalidArgumentError: when the graph runs, if the list has neither one row nor `rows`.
     """
     values = tensors[name]
     given = tf.shape(values)[0]
@@ -73,8 +74,7 @@ def list_of(name: str, tensors: Tensors, rows: tf.Tensor) -> tuple[tf.Tensor, tf
 
 
 def with_blanks(given: Mapping[str, RawColumn], columns: Sequence[Column]) -> dict[str, RawColumn]:
-    """Returns the given columns and all others of `columns`: null, or where they cannot be null 0 or an empty text or
-    list."""
+    """Returns all of `columns`: those not given are null, or 0 or empty texts or lists where they cannot be null."""
     rows = rows_of(given)
 
     def blank(column: Column) -> RawColumn:
@@ -87,7 +87,7 @@ def with_blanks(given: Mapping[str, RawColumn], columns: Sequence[Column]) -> di
 
 
 def _rows(values: Tensors, companions: Tensors) -> tf.Tensor:
-    """Returns the number of rows; ops that use it run only if all tensors agree on it, a companion of one value apart.
+    """Returns the number of rows, int32 scalar, and asserts that all tensors have as many; a companion may have one.
 
     Args:
         values: a tensor of each column.
@@ -110,7 +110,7 @@ def _rows(values: Tensors, companions: Tensors) -> tf.Tensor:
 
 
 def _known(values: tf.Tensor, columns: Sequence[Column], flags: Sequence[tf.Tensor | None]) -> tf.Tensor | None:
-    """Returns bool [columns, rows], what is present; None where no column can be null.
+    """Returns which values are present, bool [columns, rows]; None where no column can be null.
 
     Args:
         flags: the companion of each column, None where it has none.
@@ -130,7 +130,7 @@ def _known(values: tf.Tensor, columns: Sequence[Column], flags: Sequence[tf.Tens
 def _shaped(
     column: Column, values: tf.Tensor, present: tf.Tensor | None, lengths: tf.Tensor | None, rows: tf.Tensor
 ) -> RawColumn:
-    """Returns the column as a vector, [rows, n], or a list, [rows, longest]."""
+    """Returns a column given as a vector, [rows, n], or as a list, [rows, longest], as a raw column."""
     if column.is_list:
         longest = tf.shape(values, tf.int64)[1]
         lengths = tf.fill([rows], longest) if lengths is None else lengths  # -1 means all
@@ -147,7 +147,7 @@ def _shaped(
 
 
 def of_examples(examples: tf.Tensor, columns: Sequence[Column]) -> dict[str, RawColumn]:
-    """Serialized tf.Examples as raw columns: a feature that is absent or empty is a null, as is a column's word for one."""
+    """Returns tf.Examples as raw columns; a feature that is absent, empty (but no list) or a null word is null."""
     raw = raw_columns(parse_examples(examples, columns), columns)
     worded = [
         column for column in columns if column.type == "bytes" and column.null and column.nullable and not column.shape

@@ -2,10 +2,9 @@
 
     signatures = save(Path("saved_model"), transform=transform, predict=predictor(model, "binary"), ...)
 
-What goes in is described by `tfcore.export.signatures`. The graph holds the transform's tables, the model's variables and
-nothing that lives in a Python process: a PyFunc node would load elsewhere and call whatever function has its number
-there, so it is refused here, by name.
-"""
+Its signatures are described by `tfcore.export.signatures`. The graph holds the transform's tables, the model's
+variables and nothing that lives in a Python process: a PyFunc node would load elsewhere and call whatever function has
+its number there, so it is refused here, by name."""
 
 import json
 import shutil
@@ -52,14 +51,15 @@ Predict = Callable[[Tensors], Tensors]
 
 
 class Served(tf.Module):
-    """The module that holds what the signatures' functions use as attributes, so that it is saved with them.
+    """The tf.Module that is saved: its attributes hold what the functions of the signatures use.
 
     Args:
-        transform: {column: RawColumn} -> model inputs; its `named` gives the outputs of the `transform` signature.
+        transform: {column: RawColumn} -> model inputs; its method `named` gives the outputs of the `transform`
+            signature.
         predict: model inputs -> named predictions, in inference mode.
         columns: the raw columns.
-        variables: those that `predict` reads; a Keras model's are not found through its attributes.
-        task: what `predict` predicts; a label with classes has a `classify` as well.
+        variables: the variables that `predict` reads; those of a Keras model are not found through its attributes.
+        task: the task whose outputs `predict` gives; one with classes has the signature `classify`, too.
     """
 
     def __init__(
@@ -122,11 +122,11 @@ class Served(tf.Module):
     def _classified(self, tensors: Tensors, predicted: Tensors) -> Tensors:
         classify = self._head.task.classify(self._head.classes)
         assert classify is not None
-        return self._head.decided(predicted, tensors[classify.argument.name])
+        return self._head.classify_outputs(predicted, tensors[classify.argument.name])
 
 
 def _named_function(body: Callable[[Tensors], Tensors], inputs: Sequence[Tensor]) -> Any:
-    """Returns a tf.function that a signature's named tensors are given to."""
+    """Returns a tf.function of `body` that takes a dict of tensors, a signature's inputs by name."""
     specs = {t.name: tf.TensorSpec(t.shape, tf.as_dtype(t.dtype), name=t.name) for t in inputs}
     return tf.function(lambda tensors: body(tensors), input_signature=[specs], autograph=False)
 
@@ -142,11 +142,11 @@ def save(
     index: ItemIndex | None = None,
     threshold: float | None = None,
 ) -> dict[str, Signature]:
-    """Write the SavedModel to `path`, and describe its signatures.
+    """Write the SavedModel, with descriptions of its columns and signatures, to `path`; returns the signatures.
 
     Args:
-        index: of a model of two towers: for the signatures `embed` and `top_k`.
-        threshold: of a binary model, at which `classify` decides where a request names none; None: 0.5.
+        index: the item index of a two-tower model, for the signatures `embed` and `top_k`.
+        threshold: of a binary model, the default threshold of `classify`; None: 0.5.
 
     Raises:
         HeadwayError: the graph calls Python functions, or gives other outputs than the task has.
@@ -231,10 +231,10 @@ def save_model(
     index: ItemIndex | None = None,
     threshold: float | None = None,
 ) -> dict[str, Signature]:
-    """Write a Keras model, or a trained one, behind its transform as a SavedModel; see `save`.
+    """Write a Keras model, or a `Trained` one, behind its transform as a SavedModel; see `save`.
 
     Args:
-        transform: of `parameters`.
+        transform: the graph that was made of `parameters`.
     """
     head = label_head(parameters.label)
     return save(
@@ -250,17 +250,17 @@ def save_model(
 
 
 def predictor(model: Any, head: Head | str) -> Predict:
-    """Model inputs -> the named outputs of a Keras model's head, in inference mode and float32."""
+    """Returns a function from model inputs to the named outputs of a model's head, in inference mode and float32."""
     known_head = head_of(head)
     return lambda inputs: known_head.served(tf.cast(model(inputs, training=False), tf.float32))
 
 
 def _in_order(functions: Iterable[Any], first: Sequence[tf.Variable]) -> list[tf.Variable]:
-    """Returns the variables that functions read, each once: TensorFlow gives them in the order of their addresses in
-    memory.
+    """Returns the variables that functions read, each once, in an order that is always the same: first those of
+    `first`, then by name. TensorFlow gives them in the order of their addresses in memory.
 
     Args:
-        first: those that come first.
+        first: the variables that come first.
     """
     places = {id(variable): place for place, variable in enumerate(first)}
     read = {id(variable): variable for function in functions for variable in function.variables}
@@ -275,12 +275,13 @@ def _check_outputs(outputs: Mapping[str, Any], task_outputs: Sequence[Tensor]) -
 
 
 def refuse_python_nodes(function: Any, *, where: str) -> None:
-    """HeadwayError naming the Python functions that a concrete function's graph calls, if any."""
+    """Raise HeadwayError if a concrete function's graph calls Python functions, with their names."""
     _refuse(python_functions(function.graph.as_graph_def()), where)
 
 
 def _checked(path: Path) -> SavedModel:
-    """Apply `refuse_python_nodes` to the whole SavedModel and return it: functions reached through attributes are saved, too."""
+    """Returns the SavedModel, read from its file; deletes the folder and raises HeadwayError if any saved function
+    calls Python."""
     saved = SavedModel.FromString((path / "saved_model.pb").read_bytes())
     try:
         for graph in saved.meta_graphs:
@@ -292,10 +293,9 @@ def _checked(path: Path) -> SavedModel:
 
 
 def _add_defaults(saved: SavedModel, signatures: Mapping[str, Signature]) -> None:
-    """Note what an input counts as that a request leaves out, where TensorFlow Serving looks for it.
+    """Write the default values of inputs into the SavedModel, where TensorFlow Serving looks for them.
 
-    TensorFlow saves the defaults of functions that it traces again, not those of traces.
-    """
+    TensorFlow itself saves only defaults of functions that it traces again, not those of traces."""
     for graph in saved.meta_graphs:
         for name, signature in signatures.items():
             for tensor in signature.inputs:

@@ -5,24 +5,24 @@
 
 The signatures, frozen by a golden test:
 
-- `serving_default`: each raw column as a tensor of its own and nothing else. A column is [rows], a vector [rows, n], a list
-  [rows, longest], of which all values count. NaN in a nullable float column is null (a vector's row that is NaN
-  throughout); everything else is present.
+- `serving_default`: each raw column as a tensor of its own and nothing else. A column is [rows], a vector [rows, n], a
+  list [rows, longest], of which all values count. NaN in a nullable float column is null (in a vector: a row that is
+  all NaN); everything else is present.
 - `serving_nullable`: the same with a companion `c__present` (bool) of each nullable column `c`: false marks a null, whatever
   `c` holds there, and NaN is NaN. It may also be one value for all rows and defaults to [true]: the SavedModel carries that
   default, which TensorFlow Serving applies; a Python caller passes it. A list has a companion `c__length` (int64), how
   many of a row's values count: one number for all rows is allowed, and the default [-1] means all of them.
 - `serve_examples`: serialized tf.Examples, [rows], a column's values under its own name. A feature that is absent is null, a
   list that is there and empty is an empty list.
-- `classify`: what is decided rather than what is likely, with an argument of the request's own. Binary: `threshold`
-  (float32, one number, default 0.5) and whether each row's probability reaches it. Multiclass: `top_k` (int32, one number,
-  default 1; no more than there are classes) and that many classes a row, the likeliest first. A regression has none. Its
-  other inputs are those of `serving_nullable`.
-- `embed` and `top_k`, of a model of two towers: its vectors of a row, `user` and `item`, float32 [rows, n]; and of a row's user
-  the `k` (int32, one number, default 10) best items of the index of train items, `items` [rows, k], with `scores`, the products
-  of the vectors. `embed` has the inputs of `serving_nullable`, `top_k` those that are not the item's.
-  A row's `exclude`, a list of items, has them left out; by default it is empty, and what is no item is passed over.
-- `transform`: the inputs of `serving_nullable`, the model's inputs as outputs.
+- `classify`: decisions rather than probabilities. Binary: the input `threshold` (float32, one number, default 0.5 or
+  the one that evaluation chose), and whether each row's probability reaches it. Multiclass: `top_k` (int32, one number,
+  default 1; no more than there are classes) and that many classes a row, the likeliest first. A regression has no
+  `classify`. The other inputs are those of `serving_nullable`.
+- `embed` and `top_k`, of a two-tower model only. `embed` has the inputs of `serving_nullable` and gives a row's vectors
+  `user` and `item`, float32 [rows, n]. `top_k` has the user's columns and `k` (int32, one number, default 10): it gives
+  the k best items of the index of train items, `items` [rows, k], with `scores`, the products of the vectors. Its list
+  `exclude`, by default empty, has items that a row leaves out; those that are not in the index are ignored.
+- `transform`: has the inputs of `serving_nullable`, and gives the model's inputs as outputs.
 
 A column name that TensorFlow cannot use for a tensor gets one it can, with a part of its hash: "arr delay (min)" becomes
 "arr_delay_min_" and six digits (`headway.schema.tensor_name`). The names stand in the export's `assets.extra/columns.json`.
@@ -46,15 +46,15 @@ DTYPES: dict[str, Literal["int64", "float32", "string"]] = {"int64": "int64", "f
 
 
 class Tensor(Frozen):
-    """One input or output. `shape` has None for the rows of a batch."""
+    """An input or output of a signature. `shape` has None for a size that varies, such as the rows of a batch."""
 
     name: str
     dtype: Literal["int64", "float32", "string", "bool", "int32", "uint8"]
     shape: tuple[int | None, ...] = (None,)
     column: str | None = None
-    """The raw column it carries, or whose presence or length it tells."""
+    """The raw column whose values, presence or lengths it holds."""
     default: bool | int | float | tuple[()] | None = None
-    """What an input that is left out counts as; (): an empty list."""
+    """The value of an input that a request leaves out, () for an empty list; None: the input is required."""
 
 
 class Signature(Frozen):
@@ -83,7 +83,7 @@ def nullable_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
 
 
 def tensor_names(columns: Sequence[Column]) -> dict[str, str]:
-    """{column: the name of its tensor}: a letter, then letters, digits and underscores; no two alike."""
+    """Returns the name of each column's tensor: a letter, then letters, digits and underscores; no two are the same."""
     used: set[str] = set()
     names = {}
     # columns whose name can stay as it is have first claim to it
@@ -100,7 +100,7 @@ def tensor_names(columns: Sequence[Column]) -> dict[str, str]:
 
 
 def output_names(names: Sequence[str]) -> dict[str, str]:
-    """{a model input's name: the name of its tensor in the `transform` signature}."""
+    """Returns the name of each model input's tensor in the signature `transform`, by the input's name."""
     return tensor_names([Column(name=name, type="float32", nullable=False) for name in names])
 
 
@@ -117,12 +117,12 @@ def describe(
     *,
     served: Sequence[Output] | None = None,
 ) -> dict[str, Signature]:
-    """Returns all signatures of a model over these raw columns.
+    """Returns the signatures of a model over these raw columns by name, without `embed` and `top_k`.
 
     Args:
-        transformed: the transform's named outputs.
-        threshold: of a binary model, at which `classify` decides where a request names none; None: 0.5.
-        served: the model's outputs; None: those of the task.
+        transformed: the outputs of the signature `transform`.
+        threshold: the default of a binary model's input `threshold` of `classify`; None: 0.5.
+        served: the model's outputs; None: those that the task has.
     """
     task = task_of(task)
     inputs = nullable_inputs(columns)
@@ -141,11 +141,11 @@ def describe(
 
 
 def describe_towers(columns: Sequence[Column], item: Sequence[str], width: int, texts: bool) -> dict[str, Signature]:
-    """Returns the signatures `embed` and `top_k` of a model of two towers.
+    """Returns the signatures `embed` and `top_k` of a two-tower model.
 
     Args:
         item: the columns of the item.
-        width: numbers in a vector.
+        width: the length of a vector.
         texts: whether items are named by texts; else by integers.
 
     Raises:

@@ -70,13 +70,13 @@ class GraphFunction:
         """What differed each time that XLA compiled the program again."""
         self.mode: Literal["jit", "graph", "eager"] | None = None
         self.refused: str | None = None
-        """Why it runs uncompiled with `jit="auto"`."""
+        """Why XLA refused it with `jit="auto"`; None: it did not."""
         self._jit, self._log, self._body = jit, log or (lambda line: None), body
         self._autograph, self._bodies = autograph, 0
         self._call: Callable[..., Any] | None = None
         self._graph: tf.types.experimental.ConcreteFunction | None = None
         self._first = threading.RLock()
-        """Held until there is a graph and a way to call it; a body that calls its own function finds it open."""
+        """Held until there is a graph and a way to call it; reentrant, for a body that calls its own function."""
         accepted = list(inspect.signature(body).parameters)
         if accepted != list(self.signature):
             problem = f"the function takes {accepted}, its signature names {list(self.signature)}"
@@ -117,7 +117,7 @@ class GraphFunction:
         return result
 
     def trace(self) -> tf.types.experimental.ConcreteFunction:
-        """Returns the traced function, un-jitted, to look at its graph or to save it. Traces it if need be."""
+        """Returns the concrete function, not compiled by XLA, to look at its graph or save it; traces it if needed."""
         with self._first:
             if self._graph is None:
                 # a body that says tf.while_loop and tf.cond itself is traced faster: looking for Python's own takes longest
@@ -166,7 +166,7 @@ class GraphFunction:
         return self._call(*flat)
 
     def _count(self, flat: list[Any]) -> None:
-        """Record what XLA compiled anew for this call, unless another graph makes the call: that one is compiled."""
+        """Record in `changes` what XLA compiled anew for this call; nothing for a call within a graph."""
         contexts = sum(change[0].kind == "context" for change in self.changes) + 1
         if self.compiled[0].experimental_get_tracing_count() > contexts:
             self.changes.append([Change("", "context", "", "")])
@@ -189,7 +189,7 @@ def graph_function(
     log: Callable[[str], None] | None = None,
     **specs: Spec,
 ) -> Callable[[Callable[..., Any]], GraphFunction]:
-    """Decorator: `signature`, or keywords, give each argument of the body, in order, its tf.TensorSpec or nest of them.
+    """Returns a decorator to a GraphFunction: `signature`, or keywords, give each argument's spec or nest, in order.
 
     Args:
         jit: "auto" compiles with XLA where it can.
@@ -200,7 +200,7 @@ def graph_function(
 
 
 def refusal(error: BaseException) -> str:
-    """Returns the informative part of XLA's message, on one line."""
+    """Returns the informative part of XLA's message, on one line of at most 300 characters."""
     text = " ".join(str(error).split())
     start = text.find(" on XLA_")
     cut = text.find("{{", start)

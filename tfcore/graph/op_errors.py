@@ -3,7 +3,7 @@
 except tf.errors.OpError as error:
     print(op_of(error), why(error))              # rare/GatherV2 indices[0] = 105 is not in [0, 3)
 
-with saving(folder, "the checkpoint of step 5"):
+with as_store_errors(folder, "the checkpoint of step 5"):
     tf.train.Checkpoint(v=v).write(str(folder / "v"))
 # StoreError: <folder>: the checkpoint of step 5 cannot be written: no space left on device
 """
@@ -34,14 +34,14 @@ _NUMBERS = {os.strerror(number): number for number in errno.errorcode}
 
 
 def op_of(error: tf.errors.OpError) -> str | None:
-    """Returns the name of the op that failed, where TensorFlow says it."""
+    """Returns the name of the op that failed; None where TensorFlow does not say it."""
     text = str(error.message)
     match = MADE_AT.search(text) or _NODE.search(text) or _OP.search(text)
     return match[1] if match else None
 
 
 def why(error: tf.errors.OpError) -> str:
-    """Returns the reason, without the op."""
+    """Returns the reason that a TensorFlow error gives, on one line of at most 600 characters, without op names."""
     text = str(error.message)
     if raised := python_text(error):
         return raised
@@ -55,8 +55,8 @@ def why(error: tf.errors.OpError) -> str:
 
 
 @contextlib.contextmanager
-def saving(folder: Path, what: str = "") -> Iterator[None]:
-    """Raise failures to write, Python's or TensorFlow's, as StoreErrors with the folder, `what`, reason and fix."""
+def as_store_errors(folder: Path, what: str = "") -> Iterator[None]:
+    """Within the block, raise an OSError or a TensorFlow error as StoreError with folder, `what`, reason and fix."""
     try:
         yield
     except (OSError, tf.errors.OpError) as error:

@@ -55,7 +55,7 @@ import numpy as np
 import tensorflow as tf
 
 from headway.errors import HeadwayError
-from tfcore.graph.specs import Misfit, Spec, check_specs, fitted, pack, walk
+from tfcore.graph.specs import Misfit, Spec, check_specs, match_leaves, pack, walk
 from tfcore.private_api import python_function_of, tape_is_active, watching_variables
 
 __all__ = [
@@ -150,8 +150,8 @@ class PythonOp:
         flat: Sequence[tf.Tensor],
         specs: Sequence[tf.TensorSpec],
     ) -> list[tf.Tensor]:
-        """Returns the results of `call` on the leaves of the arguments; `named` is the user's function that it
-        calls."""
+        """Returns the results of `call` on the leaves of the arguments. Errors name `named`, the user's function that
+        it calls."""
 
         def guarded(*leaves: Any) -> list[Any]:
             if self._arrays:
@@ -165,7 +165,7 @@ class PythonOp:
                         returned = [leaf if leaf.dtype == object else np.array(leaf) for leaf in returned]
                     return returned
             except Exception as error:
-                problem = failed(named, error, skip=__file__)
+                problem = user_error(named, error, skip=__file__)
                 if self._arrays and isinstance(error, ValueError) and "read-only" in str(error):
                     problem.fix = "its arguments are TensorFlow's own memory: copy one before writing, x = x.copy()"
                 if eager:
@@ -191,7 +191,7 @@ class PythonOp:
     def _differentiable(
         self, arguments: Any, flat: list[tf.Tensor], results: list[tf.Tensor], floating: list[int]
     ) -> list[tf.Tensor]:
-        """Returns the `results` with this op's gradient instead of the one that TensorFlow would find."""
+        """Returns `results` with the gradient that this op declares in place of TensorFlow's."""
 
         @tf.custom_gradient
         def attached(*flat: tf.Tensor) -> Any:
@@ -224,7 +224,7 @@ class PythonOp:
         return list(tf.nest.flatten(attached(*flat)))
 
     def _refuse(self, variables: Sequence[tf.Variable]) -> None:
-        """Raise for trainable variables that the function read: their gradient would be None, they never learn."""
+        """Raise NoGradientError for trainable variables that the function read: they would never learn through it."""
         if variables:
             names = sorted({f"{variable.name.removesuffix(':0')} {variable.shape.as_list()}" for variable in variables})
             raise NoGradientError(
@@ -234,7 +234,7 @@ class PythonOp:
             )
 
     def _traced(self, arguments: Any, leaves: Sequence[Any], upstream: Sequence[Any], floating: list[int]) -> list[Any]:
-        """Returns the gradient, by a second call of the function under a tape."""
+        """Returns the gradients by the floating arguments, by a second call of the function under a tape."""
         inputs = [leaves[i] for i in floating]
         with tf.GradientTape() as tape:
             tape.watch(inputs)
@@ -284,10 +284,10 @@ numpy_op = functools.partial(PythonOp, arrays=True)
 
 
 def _checked(where: str, spec: Spec, value: Any, what: str = "output") -> list[Any]:
-    """Returns the leaves of a result of the function `where`; PythonOpError where it is not as declared."""
+    """Returns the leaves of `value`, which the function `where` returned; PythonOpError if it is not as declared."""
     if value is None and isinstance(spec, list | tuple) and not spec:
         return []  # what a function for its effects returns
-    found = list(fitted(what, spec, value))
+    found = list(match_leaves(what, spec, value))
     for leaf in found:
         if isinstance(leaf, Misfit):
             raise PythonOpError(
@@ -310,7 +310,7 @@ PYTHON_NODES = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 """The ops by which a graph calls a Python function of its process."""
 
 _KEPT = 16
-"""Failures nobody asked for are forgotten beyond this many: each holds the frames, and so the arrays, of its call."""
+"""The most failures that are kept: each holds the frames, and so the arrays, of its call."""
 _NUMBER = re.compile(r"\[python failure (\d+)\]")
 
 
@@ -331,7 +331,7 @@ class Failures:
         self._lock = threading.Lock()
 
     def send(self, error: HeadwayError) -> NoReturn:
-        """Raise what TensorFlow may turn into text: a RuntimeError, as it maps StopIteration to an end of data."""
+        """Keep `error`, and raise a RuntimeError with its number, which TensorFlow passes on in its text."""
         with self._lock:
             number = next(self._numbers)
             self._failures[number] = error
@@ -367,9 +367,9 @@ def reraise(error: tf.errors.OpError) -> None:
         raise failure from failure.__cause__
 
 
-def failed(function: Callable[..., Any], error: Exception, *, skip: str) -> HeadwayError:
-    """Returns the error that a user sees for `error` of `function`: with the function's frames, without those of
-    `skip`."""
+def user_error(function: Callable[..., Any], error: Exception, *, skip: str) -> HeadwayError:
+    """Returns the error to show for `error`, raised in `function`: a HeadwayError as it is, any other as PythonOpError
+    with its traceback, less the frames of the file `skip`."""
     if isinstance(error, HeadwayError):
         return error
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != skip]
@@ -417,7 +417,7 @@ def all_nodes(graph: Any) -> list[Any]:
 
 
 def _name_of_node(node: Any) -> str:
-    """Returns the name of the Python function of a node, as far as TensorFlow's registry still has it."""
+    """Returns the name of the Python function of a node; that of the node if TensorFlow has lost the function."""
     token = node.attr["token"].s.decode()
     try:
         return name_of(python_function_of(token))

@@ -66,7 +66,7 @@ class RetraceGuard:
 
     Args:
         functions: each a tf.function, or anything with an int `traces`, and `changes` or `compiled` (tf.functions) to explain it.
-        allowed: traces of each; those made before the guard began are not held against it.
+        allowed: the number of traces of each function; as many as it has when the guard is made are always allowed.
         action: "fail" raises RetraceError, "warn" gives `log` one line for each new trace.
         log: default: warnings.warn.
 
@@ -95,10 +95,10 @@ class RetraceGuard:
             self.check()
 
     def check(self) -> None:
-        """Compare the counts, which costs a microsecond where nothing was traced.
+        """Compare the counts of traces with those allowed; a microsecond where nothing was traced.
 
         Raises:
-            RetraceError: with action "fail"; once for each excess of traces.
+            RetraceError: with action "fail", if a function was traced too often; the next check allows that count.
         """
         for i, function in enumerate(self.functions):
             count, allowed = traces(function), self._allowed[i]
@@ -118,7 +118,7 @@ def traces(function: Any) -> int:
 
 
 def changes(function: Any) -> list[list[Change]]:
-    """For each trace of a tf.function after the first: its differences from the most similar earlier trace.
+    """Returns for each trace of a tf.function after the first its differences from the most similar earlier trace.
 
     TensorFlow forgets the traces of what was collected as garbage, so there may be fewer than were counted.
     """
@@ -160,7 +160,7 @@ def _arguments(concrete: Any) -> dict[str, Any]:
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yields (path, what TensorFlow compares of it) of everything in the arguments of a trace."""
+    """Yields the path of each value in a trace's arguments, and what TensorFlow compares of it, by kind."""
     inside: Any = ()
     if isinstance(value, Mapping):
         inside = value.items()

@@ -21,7 +21,7 @@ _MAKING: ContextVar[bool] = ContextVar("making", default=False)
 
 @contextmanager
 def stepping(values: Mapping[str, tf.Tensor]) -> Iterator[set[str]]:
-    """Let `scheduled` find these float32 scalars within the block; yields the names that were read."""
+    """Let `scheduled` find these float32 scalars within the block; yields the set of names read so far."""
     read: set[str] = set()
     token = _STEP.set((values, read))
     try:
@@ -32,7 +32,7 @@ def stepping(values: Mapping[str, tf.Tensor]) -> Iterator[set[str]]:
 
 @contextmanager
 def making_a_model() -> Iterator[None]:
-    """Within it the user's function makes a model: what it read there would be a constant."""
+    """Within the block, in which a user's function makes a model, `scheduled` refuses: it would give a constant."""
     token = _MAKING.set(True)
     try:
         yield
@@ -40,14 +40,14 @@ def making_a_model() -> Iterator[None]:
         _MAKING.reset(token)
 
 
-def now() -> Mapping[str, tf.Tensor]:
-    """Returns all numbers of the step that is running; none outside of one."""
+def current_values() -> Mapping[str, tf.Tensor]:
+    """Returns all scheduled numbers of the step that runs, by name; an empty dict outside of one."""
     step = _STEP.get()
     return {} if step is None else step[0]
 
 
 def step_value(name: str) -> tf.Tensor | None:
-    """Returns the number of this name in the step that runs; None outside of one, and where the training does not
+    """Returns the scheduled number `name` in the step that runs; None outside of a step, and if the training does not
     schedule it."""
     step = _STEP.get()
     if step is None or name not in step[0]:

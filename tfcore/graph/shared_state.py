@@ -24,10 +24,10 @@ import numpy as np
 import tensorflow as tf
 
 from headway.errors import HeadwayError, StoreError
-from tfcore.graph.op_errors import saving, why
+from tfcore.graph.op_errors import as_store_errors, why
 
 KERAS = keras.Layer | keras.optimizers.Optimizer | keras.metrics.Metric
-"""What Keras keeps variables of its own in; a model is a layer."""
+"""The classes of Keras objects that hold variables; a model is a layer."""
 
 
 class SharingError(HeadwayError):
@@ -79,7 +79,7 @@ class SharedState(tf.Module):
         return parts
 
     def checkpoint(self) -> tf.train.Checkpoint:
-        """TensorFlow's checkpoint of all parts, by their names."""
+        """Returns TensorFlow's checkpoint object of all parts, by their names."""
         return tf.train.Checkpoint(state={name: self.parts(name) for name in self._things})
 
     def save(self, path: Path) -> None:
@@ -88,7 +88,7 @@ class SharedState(tf.Module):
         Raises:
             StoreError: it cannot be written, as where the dataset of an iterator calls Python.
         """
-        with saving(path.parent, "the shared state"):
+        with as_store_errors(path.parent, "the shared state"):
             path.parent.mkdir(parents=True, exist_ok=True)
             self.checkpoint().write(str(path))
 
@@ -117,8 +117,8 @@ def _is_table(item: Any) -> bool:
 
 
 def _walk(thing: Any, *, into_keras: bool = True) -> Iterator[tuple[str, Any]]:
-    """Yields (path, object) of all that Keras, tf.Module or TensorFlow's own checkpoints would find, those nearest
-    first."""
+    """Yields the path and the object of all that Keras, tf.Module or TensorFlow's checkpoints would find in `thing`,
+    nearest first, itself included."""
     waiting, seen = [("", thing)], set[int]()
     for path, item in waiting:  # which grows
         if isinstance(item, keras.random.SeedGenerator):
@@ -147,7 +147,7 @@ def _children(item: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _instead(thing: Any) -> str | None:
-    """Returns the fix for an object that cannot be shared; None for one that can."""
+    """Returns the advice what to hold in place of an object that cannot be shared; None for one that can."""
     if isinstance(thing, tf.Tensor | np.ndarray | np.generic | bool | int | float | str | bytes):
         return "each graph would keep its own copy: hold a tf.Variable, and assign to it"
     if isinstance(thing, tf.data.Dataset) or _is_part(thing):
@@ -164,7 +164,7 @@ def _instead(thing: Any) -> str | None:
 
 
 def _build_first(thing: Any) -> str | None:
-    """Returns how to make variables that do not exist yet; None where they do."""
+    """Returns the advice how to make a Keras object's variables that do not exist yet; None if they exist."""
     if isinstance(thing, keras.optimizers.Optimizer):
         return None if thing.built else "call optimizer.build(model.trainable_variables)"
     if isinstance(thing, keras.Layer):

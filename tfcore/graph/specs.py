@@ -32,7 +32,7 @@ class SignatureError(HeadwayError):
 
 @dataclass(frozen=True)
 class Misfit:
-    """A value and its expectation, which it does not meet."""
+    """A value that does not fit its spec: its path, what was expected and given, and the fix."""
 
     path: str
     expected: str
@@ -45,12 +45,12 @@ class Misfit:
 
 
 def bind(name: str, signature: Mapping[str, Spec], arguments: Mapping[str, Any]) -> list[tf.Tensor]:
-    """Returns the leaves of `arguments` in the signature's order.
+    """Returns the leaves of `arguments` as tensors, in the signature's order.
 
     Raises:
-        SignatureError: all that do not fit, expected and given side by side.
+        SignatureError: arguments do not fit; it lists all of them, with what was expected and given.
     """
-    found = [leaf for argument, spec in signature.items() for leaf in fitted(argument, spec, arguments[argument])]
+    found = [leaf for argument, spec in signature.items() for leaf in match_leaves(argument, spec, arguments[argument])]
     if wrong := [leaf for leaf in found if isinstance(leaf, Misfit)]:
         raise _misfits(name, wrong)
     return [leaf if isinstance(leaf, tf.Tensor) else tf.convert_to_tensor(leaf) for leaf in found]
@@ -74,7 +74,7 @@ def leaves(signature: Mapping[str, Spec]) -> list[tf.TensorSpec]:
 
 
 def walk(spec: Spec, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields (path, such as "batch['x']"; leaf) of each leaf of a nest."""
+    """Yields the path, such as "batch['x']", and the value of each leaf of a nest."""
     if isinstance(spec, Mapping | list | tuple):
         for key, inner in spec.items() if isinstance(spec, Mapping) else enumerate(spec):
             yield from walk(inner, f"{path}[{key!r}]" if path else str(key))
@@ -82,16 +82,16 @@ def walk(spec: Spec, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, spec
 
 
-def fitted(path: str, spec: Spec, value: Any) -> Iterator[Any]:
-    """Yields the leaves of `value` as TensorFlow takes them without a cast; a Misfit for each that is not as `spec` has
-    it."""
+def match_leaves(path: str, spec: Spec, value: Any) -> Iterator[Any]:
+    """Yields the leaves of `value`, each as TensorFlow takes it without a cast, or a `Misfit` where it does not fit
+    `spec`."""
     if not isinstance(spec, Mapping | list | tuple):
         yield _leaf(path, spec, value)
     elif _content(spec) != _content(value):
         yield Misfit(path, _content(spec), _content(value))
     else:
         for key, inner in spec.items() if isinstance(spec, Mapping) else enumerate(spec):
-            yield from fitted(f"{path}[{key!r}]", inner, value[key])
+            yield from match_leaves(f"{path}[{key!r}]", inner, value[key])
 
 
 def pack(spec: Spec, leaves: Iterator[Any]) -> Any:
@@ -120,7 +120,7 @@ def describe(value: Any) -> str:
 
 
 def side_by_side(rows: Sequence[tuple[str, str, str]]) -> str:
-    """Returns lines that show what was expected and what was given for each of several values."""
+    """Returns a text table with a line for each (name, expected, given) of `rows`."""
     first, second = (max(len(row[i]) for row in rows) for i in range(2))
     return "\n".join(f"  {name:<{first}}  {expected:<{second}}  {actual}" for name, expected, actual in rows)
 
@@ -150,7 +150,7 @@ def _leaf(path: str, spec: tf.TensorSpec, value: Any) -> Any:
 
 
 def _dtype_of(value: Any) -> tf.DType | None:
-    """TensorFlow's dtype of a value; None where it has none, as for dates and structured rows."""
+    """Returns TensorFlow's dtype of a value; None where there is none, as for dates and structured rows."""
     try:
         return tf.as_dtype(value.dtype)
     except TypeError:
@@ -158,7 +158,7 @@ def _dtype_of(value: Any) -> tf.DType | None:
 
 
 def _instead(value: Any, spec: tf.TensorSpec) -> str | None:
-    """Returns the fix for a value that is not a tensor."""
+    """Returns the advice what to pass in place of a value that is not a tensor; None where there is none."""
     if isinstance(value, bool | int | float):
         return "pass numbers as tensors or NumPy scalars: a tf.function would trace a new graph for each Python value"
     if isinstance(value, tf.RaggedTensor | tf.SparseTensor):

@@ -1,4 +1,4 @@
-"""Tells whether XLA will compile the graph that is being traced, and for what: Headway's C++ ops have no kernel there.
+"""Tells whether XLA will compile the graph being traced, and for a CPU or a GPU: Headway's C++ ops have no XLA kernel.
 
 if compiling():
     ...                      # TensorFlow's own ops, static shapes
@@ -18,8 +18,8 @@ _INTENDED: ContextVar[str | None] = ContextVar("xla", default=None)
 
 @contextmanager
 def intended(yes: bool = True) -> Iterator[None]:
-    """Tell `compiling` that a trace within the block will be compiled later, which TensorFlow cannot know yet, for the device
-    that computes now."""
+    """Within the block `compiling` returns true: the trace will be compiled by XLA later, which TensorFlow cannot know
+    yet, for the present device. With `yes` false only `jit_compile=True` counts."""
     token = _INTENDED.set(_device() if yes else None)
     try:
         yield
@@ -28,18 +28,18 @@ def intended(yes: bool = True) -> Iterator[None]:
 
 
 def compiling() -> bool:
-    """Returns whether a `tf.function(jit_compile=True)` is being traced, or the answer that `intended` set."""
+    """Returns whether XLA will compile the trace: of a `tf.function(jit_compile=True)`, or within `intended`."""
     return _INTENDED.get() is not None or traced_for_xla()
 
 
 def compiling_for_gpu() -> bool:
-    """Returns whether it is traced for XLA on a GPU."""
+    """Returns whether XLA will compile the graph that is being traced, for a GPU."""
     return (_INTENDED.get() or _device()) == "GPU" if compiling() else False
 
 
 def _device() -> str:
-    """Returns the kind of device that an op goes to here: "CPU", "GPU". In a graph nobody knows yet: a GPU if there is
-    one."""
+    """Returns the kind of device that an op goes to here, "CPU" or "GPU". In a graph that is not known yet: "GPU" if
+    there is one."""
     device = tf.identity(tf.zeros([])).device if tf.executing_eagerly() else ""
     if device:
         return str(tf.DeviceSpec.from_string(device).device_type)

@@ -1,12 +1,11 @@
 """The head of a model: computes the loss, the predictions and the served outputs from the model's outputs.
 
-    head = head_of(label)                        # of LabelParameters, or of a task's name
+    head = label_head(label)                     # of LabelParameters; of a task: head_of("binary")
     head.loss(batch, outputs)                    # float32 [rows]
     head.predictions(outputs)                    # what evaluation scores: [rows] or [rows, width]
     head.served(outputs)                         # {"probability": [rows], "logit": [rows]}
 
-Outputs are those of the model, float32 [rows, head.outputs].
-"""
+Outputs are those of the model, float32 [rows, head.outputs]."""
 
 from __future__ import annotations
 
@@ -33,21 +32,21 @@ Tensors = dict[str, tf.Tensor]
 
 
 class Head:
-    """A task in TensorFlow; the base of the built-in ones and of a user's own.
+    """The base class of heads, built-in ones and those of users' tasks.
 
     Args:
-        task: how its predictions are judged.
-        classes: the label's, where it has some.
+        task: the task that the head computes for.
+        classes: the label's, in the order of the model's outputs; empty for a label without classes.
     """
 
     outputs = 1
-    """The columns of the model's output."""
+    """The number of columns of the model's output."""
     meaning = "one number"
-    """The words of messages for a row's outputs."""
+    """What the model's outputs for a row are, in words for messages."""
     degree = 0
-    """The power of the label's unit with which the loss grows."""
+    """The power of the label's unit in which the loss is measured, 2 for a squared error; 0: the loss has no unit."""
     train_step: Callable[..., Any] | None = None
-    """The user's own training step: from (model, batch) to the loss and the gradients; None for other tasks."""
+    """The user's own training step: from (model, batch) to the loss and the gradients; None: the task has none."""
 
     def __init__(self, task: Task, classes: Sequence[str | int] = ()):
         self.task, self.classes = task, tuple(classes)
@@ -60,43 +59,44 @@ class Head:
         """Returns the loss of each row, float32 [rows].
 
         Args:
-            batch: "label" [rows], for several classes also float32 [rows, classes], a probability for each, as mixup gives.
+            batch: "label" is [rows]; or, from mixup, each class's probability for a row, float32 [rows, classes].
             smoothing: the share of the label's weight that is spread evenly over all classes (Szegedy et al., "Rethinking
                 the Inception architecture", 2016, section 7); float32 scalar. Only for labels with classes.
         """
         raise NotImplementedError
 
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns the prediction for each row."""
+        """Returns the predictions, float32 [rows] or [rows, width]."""
         return outputs[:, 0]
 
-    def exact(self, outputs: NDArray[np.float64]) -> NDArray[np.float64] | None:
-        """Returns the predictions in float64, from outputs in NumPy; None where only TensorFlow can compute them."""
+    def float64_predictions(self, outputs: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """Returns the predictions in float64, computed by NumPy; None if only TensorFlow can, as for a user's task."""
         return self.task.from_output(outputs)
 
     def served(self, outputs: tf.Tensor) -> Tensors:
-        """Returns the outputs of an exported model, as `task.outputs` describes them."""
+        """Returns the outputs of an exported model by name, as `task.outputs` describes them."""
         return {"prediction": self.predictions(outputs)}
 
     def described(self) -> tuple[Output, ...]:
         """Returns the names, dtypes and shapes of the `served` outputs."""
         return self.task.outputs(self.classes)
 
-    def decided(self, predictions: Tensors, argument: tf.Tensor) -> Tensors:
-        """Returns the outputs of the signature `classify` for `served` outputs and a request's argument, a scalar."""
+    def classify_outputs(self, predictions: Tensors, argument: tf.Tensor) -> Tensors:
+        """Returns the outputs of the signature `classify`, made of the `served` outputs; `argument` is a scalar tensor:
+        the threshold of a binary task, the top_k of a multiclass one."""
         raise NotImplementedError
 
-    def units(self, label: Any) -> tuple[float, float]:
-        """Returns (scale, centre) of the last layer's units: outputs are scale * layer + centre."""
+    def scale_and_centre(self, label: Any) -> tuple[float, float]:
+        """Returns the scale and the centre of the label's units: outputs are scale * last layer + centre."""
         return 1.0, 0.0
 
-    def start(self, label: Any) -> NDArray[np.float32] | None:
-        """Returns the bias of the last layer that predicts the train labels' distribution; None where it is zero."""
+    def initial_bias(self, label: Any) -> NDArray[np.float32] | None:
+        """Returns the bias at which the last layer begins: it predicts the train labels' distribution. None: zeros."""
         return None
 
 
 def label_scale(label: Any) -> tuple[float, float]:
-    """Returns (standard deviation, mean) of a label in the train split; (1, 0) where they are not known."""
+    """Returns a label's standard deviation and mean in the train split; (1, 0) where they are unknown or not finite."""
     std, mean = getattr(label, "std", None), getattr(label, "mean", None)
     if std is None or mean is None or not math.isfinite(std) or not math.isfinite(mean) or std <= 0:
         return 1.0, 0.0
@@ -104,18 +104,18 @@ def label_scale(label: Any) -> tuple[float, float]:
 
 
 def class_shares(label: Any) -> NDArray[np.float64] | None:
-    """Returns the share of each class in the train split, at least 1e-4; None where the classes were not counted."""
+    """Returns each class's share of the train split, from 1e-4 to 1 - 1e-4; None where classes were not counted."""
     counts = getattr(label, "counts", None)
     return np.clip(np.asarray(counts, np.float64) / sum(counts), 1e-4, 1 - 1e-4) if counts else None
 
 
 @contextlib.contextmanager
 def users_code(what: str, file: Path, batch: Batch) -> Iterator[None]:
-    """Raise an error of the user's function as a ConfigError with its line and the fix.
+    """Raise an error that the user's function raises in the block as a ConfigError with its line and the fix.
 
     Args:
-        what: "the loss my_losses:focal".
-        batch: what it was given.
+        what: the function as messages name it, such as "the loss my_losses:focal".
+        batch: the batch that the function gets; after a KeyError the message names its keys.
     """
     try:
         yield
@@ -133,7 +133,7 @@ def users_code(what: str, file: Path, batch: Batch) -> Iterator[None]:
 
 
 def checked_losses(losses: Any, outputs: tf.Tensor, name: str) -> tf.Tensor:
-    """Raise ConfigError unless `losses` is one floating-point number per row of `outputs`."""
+    """Returns the losses as float32; ConfigError unless they are one floating-point number per row of `outputs`."""
     if not tf.is_tensor(losses) or not losses.dtype.is_floating or losses.shape.rank != 1:
         what = f"{losses.dtype.name} of shape {losses.shape}" if tf.is_tensor(losses) else type(losses).__name__
         fix = "return one float32 per row, [rows]: Headway weighs them and takes the mean"
@@ -144,7 +144,7 @@ def checked_losses(losses: Any, outputs: tf.Tensor, name: str) -> tf.Tensor:
 
 
 class BinaryHead(Head):
-    """The head of a binary task: one logit; the loss is the natural log loss."""
+    """The head of a binary task: one logit; the loss is the log loss with the natural logarithm."""
 
     meaning = "one logit"
 
@@ -160,7 +160,7 @@ class BinaryHead(Head):
     def served(self, outputs: tf.Tensor) -> Tensors:
         return {"probability": self.predictions(outputs), "logit": outputs[:, 0]}
 
-    def decided(self, predictions: Tensors, argument: tf.Tensor) -> Tensors:
+    def classify_outputs(self, predictions: Tensors, argument: tf.Tensor) -> Tensors:
         probability = predictions["probability"]
         return {
             "decision": probability >= argument,
@@ -168,13 +168,13 @@ class BinaryHead(Head):
             "threshold": tf.fill(tf.shape(probability), argument),
         }
 
-    def start(self, label: Any) -> NDArray[np.float32] | None:
+    def initial_bias(self, label: Any) -> NDArray[np.float32] | None:
         shares = class_shares(label)
         return None if shares is None else np.asarray([math.log(shares[1] / shares[0])], np.float32)
 
 
 class MulticlassHead(Head):
-    """The head of a multiclass task: one logit for each class; the loss is the natural log loss."""
+    """The head of a multiclass task: one logit for each class; the loss is the log loss with the natural logarithm."""
 
     meaning = "one logit for each class"
 
@@ -200,7 +200,7 @@ class MulticlassHead(Head):
         probabilities = self.predictions(outputs)
         return {"probabilities": probabilities, "class": tf.gather(self._names(), tf.argmax(probabilities, axis=1))}
 
-    def decided(self, predictions: Tensors, argument: tf.Tensor) -> Tensors:
+    def classify_outputs(self, predictions: Tensors, argument: tf.Tensor) -> Tensors:
         in_range = tf.debugging.Assert(
             (argument >= 1) & (argument <= self.outputs), [f"top_k must be from 1 to {self.outputs}, not", argument]
         )
@@ -208,7 +208,7 @@ class MulticlassHead(Head):
             likely, places = tf.math.top_k(predictions["probabilities"], tf.identity(argument))
         return {"classes": tf.gather(self._names(), places), "probabilities": likely}
 
-    def start(self, label: Any) -> NDArray[np.float32] | None:
+    def initial_bias(self, label: Any) -> NDArray[np.float32] | None:
         shares = class_shares(label)
         return None if shares is None else np.log(shares).astype(np.float32)
 
@@ -217,20 +217,20 @@ class MulticlassHead(Head):
 
 
 class RegressionHead(Head):
-    """The head of a regression: the number in the label's own units; the loss is the squared error."""
+    """The head of a regression: outputs the number in the label's own units; the loss is the squared error."""
 
     degree = 2
 
     def loss(self, batch: Batch, outputs: tf.Tensor, *, smoothing: tf.Tensor | tf.Variable | None = None) -> tf.Tensor:
         return tf.square(outputs[:, 0] - tf.cast(batch["label"], tf.float32))
 
-    def units(self, label: Any) -> tuple[float, float]:
+    def scale_and_centre(self, label: Any) -> tuple[float, float]:
         return label_scale(label)
 
 
 class CountHead(Head):
-    """The head of counts: the logarithm of the expected count; the loss is the negative log likelihood of a Poisson
-    distribution, without the part that no prediction changes."""
+    """The head of a count: outputs the logarithm of the expected count; the loss is the negative log likelihood of a
+    Poisson distribution, without the term that depends on the label alone."""
 
     meaning = "the logarithm of the expected count"
 
@@ -240,14 +240,14 @@ class CountHead(Head):
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
         return tf.exp(outputs[:, 0])
 
-    def start(self, label: Any) -> NDArray[np.float32] | None:
+    def initial_bias(self, label: Any) -> NDArray[np.float32] | None:
         mean = getattr(label, "mean", None)
         return np.asarray([math.log(mean)], np.float32) if mean is not None and mean > 0 else None
 
 
 class QuantilesHead(Head):
-    """The head of quantiles: one number for each level, in the label's own units; the loss is the mean quantile loss
-    over the levels."""
+    """The head of quantiles: outputs one number for each level, in the label's own units; the loss is the quantile
+    (pinball) loss, averaged over the levels."""
 
     degree = 1
     meaning = "one number for each level"
@@ -270,10 +270,10 @@ class QuantilesHead(Head):
         quantiles = self.predictions(outputs)
         return {"quantiles": quantiles, "prediction": quantiles[:, self._middle]}
 
-    def units(self, label: Any) -> tuple[float, float]:
+    def scale_and_centre(self, label: Any) -> tuple[float, float]:
         return label_scale(label)
 
-    def start(self, label: Any) -> NDArray[np.float32] | None:
+    def initial_bias(self, label: Any) -> NDArray[np.float32] | None:
         values = getattr(label, "quantiles", None)
         if not values:
             return None
@@ -282,7 +282,7 @@ class QuantilesHead(Head):
 
 
 class UserHead(Head):
-    """Calls the user's loss, predictions and train_step, and checks what they return."""
+    """The head of a user's task: calls its loss, predictions and train_step, and checks what they return."""
 
     def __init__(self, task: UserTask, classes: Sequence[str | int] = ()):
         super().__init__(task, classes)
@@ -310,11 +310,11 @@ class UserHead(Head):
             )
         return values
 
-    def exact(self, outputs: Any) -> None:
+    def float64_predictions(self, outputs: Any) -> None:
         """Returns None, since only TensorFlow computes the user's predictions."""
 
     def _stepped(self, own: Callable[..., Any], model: Any, batch: Batch) -> tuple[tf.Tensor, Sequence[Any]]:
-        """Returns the loss and the gradients that the user's train_step gives."""
+        """Returns the loss and the gradients of the user's train_step; ConfigError if it returns anything else."""
         answer, trained = self._called("train_step", own, model, batch), model.trainable_variables
         where, fix = (
             line_of_definition(own, self._task.file),
@@ -355,7 +355,7 @@ def head_of(task: Head | Task | str, classes: Sequence[str | int] | None = None)
     """Returns the head of a task; a head is returned unchanged.
 
     Args:
-        classes: the label's, in the order of the model's outputs.
+        classes: the label's, in the order of the model's outputs; None: it has none.
     """
     if isinstance(task, Head):
         return task
@@ -365,11 +365,11 @@ def head_of(task: Head | Task | str, classes: Sequence[str | int] | None = None)
 
 
 def label_head(label: Any) -> Head:
-    """Returns the head of a label's parameters: those of `tfcore.transform.parameters.LabelParameters`."""
+    """Returns the head for a label, given as `tfcore.heads.label_parameters.LabelParameters`."""
     return head_of(label_task(label), label.classes)
 
 
 def label_task(label: Any) -> Task:
-    """Returns the task of a label's parameters; one of the user's own is loaded from `label.file`."""
+    """Returns the task of a label's parameters; a user's task is loaded from the Python file `label.file`."""
     file = getattr(label, "file", None)
     return task_of(label.task) if file is None else load_task(label.task, file)

@@ -23,31 +23,31 @@ AUTO_MOST_CLASSES = 100
 
 
 class LabelParameters(Frozen):
-    """The parameters of a label: `classes` are its values in the order of their indices; None: the value itself is
-    predicted."""
+    """The parameters of a label. `classes` are its values by class index; None where the label is predicted as it is
+    stored, as a number or as 0 and 1."""
 
     task: TaskName
     type: Literal["int64", "float32", "bytes"]
     classes: tuple[str, ...] | tuple[int, ...] | None = None
     counts: tuple[int, ...] | None = None
-    """The train rows of each class (binary: negative, positive); by their weights, if rows have some, scaled to as many
-    rows."""
+    """The number of train rows of each class (binary: negative, positive). Where rows have weights, the classes' sums
+    of weights, scaled so that they add up to about the number of rows."""
     base_rate: float | None = None
     mean: float | None = None
     std: float | None = None
     quantiles: tuple[float, ...] = ()
     """The quantiles of the train labels at the levels of a task that predicts quantiles."""
     median: float | None = None
-    """The median of the train labels where rows have weights; else the statistics have it."""
+    """The weighted median of the train labels; None where rows have no weights, since the statistics then have it."""
     file: Path | None = None
-    """The Python file of a task of the user's own; requests say it, and it is not stored."""
+    """The Python file of a user's task; each request sets it, and it is not stored."""
 
 
 def fit_label(stats: ColumnStatistics, task: str, weighted: WeightedLabel | None = None) -> LabelParameters:
-    """Fit what a label's task needs of its train statistics.
+    """Returns a label's parameters, fitted on its train statistics; the task "auto" is inferred from them.
 
     Args:
-        weighted: the labels of the rows that count, where rows have weights.
+        weighted: the weighted statistics of the label; None where rows have no weights.
     """
     unweighted = stats
     if weighted is not None:

@@ -1,4 +1,4 @@
-"""Losses in place of a task's own: built-in ones by name, and functions of the user's.
+"""Losses in place of a task's own: built-in ones by name, and functions of users.
 
 head = with_loss(head, "huber")
 head = with_loss(head, "my_losses:focal", Path("my_losses.py"))      # def focal(batch, outputs): float32 [rows]
@@ -20,13 +20,13 @@ FOCUS = 2.0
 
 
 def with_loss(head: Head, name: str, file: Path | None = None) -> Head:
-    """Returns the head with another loss.
+    """Returns a copy of the head with another loss.
 
     Args:
-        name: of `NAMED`, or module:function of `file`.
+        name: one of `NAMED`; with `file`, module:function of that Python file.
 
     Raises:
-        ConfigError: no such loss, or not for this task; the function is missing.
+        ConfigError: the loss is not one of this task, or the function is missing.
     """
     where = "training.loss"
     function: Loss

@@ -1,12 +1,11 @@
-"""Facts of the train labels where rows have weights, each row counted by its weight; TensorFlow-free.
+"""Statistics of the train labels where rows have weights, each row counted by its weight; TensorFlow-free.
 
     labels = WeightedLabel(Column(name="label", type="float32", nullable=False))
     labels.add(pa.array([3.0, 1e5], pa.float32()), pa.array([2.0, 0.0]))
     labels.mean, labels.statistics.rows          # 3.0, 1: a row of weight 0 does not count at all
 
-Statistics of a span are made before anybody asks for weights, and stay as they are: the labels are read from the shards again.
-A number takes 8 bytes a row here (an int64 label 12), a text no more than its distinct values.
-"""
+The statistics of a span do not know the weights, which a pipeline may name later: the labels are read from the shards
+again. In memory a number takes 8 bytes a row (an int64 label 12), a text no more than its distinct values."""
 
 import itertools
 from collections import Counter
@@ -26,16 +25,16 @@ from headway.statistics.column_statistics import ColumnStatistics
 
 
 class WeightedLabel:
-    """The facts of a label, from rows whose weight is above 0; a weight that is missing or not finite is 0."""
+    """Accumulates weighted statistics of a label. Only rows with a label and a finite weight above 0 count."""
 
     def __init__(self, column: Column):
         self.statistics = ColumnStatistics(column.name, column.type)
-        """The statistics of the rows that count, each as one row."""
+        """The unweighted statistics of the rows that count."""
         self._parts: list[tuple[NDArray[Any], NDArray[np.float32]]] = []
         self._texts: Counter[bytes] = Counter()
 
     def add(self, labels: pa.Array, weights: pa.Array) -> None:
-        """Add rows: the label as it is stored, and int64 or float32 weights."""
+        """Add rows, given by their labels, as they are stored, and their weights, int64 or float32."""
         weight = pc.fill_null(weights, 0).to_numpy(zero_copy_only=False).astype(np.float32)
         counts = (weight > 0) & np.isfinite(weight) & labels.is_valid().to_numpy(zero_copy_only=False)
         labels, weight = labels.filter(pa.array(counts)), weight[counts]
@@ -70,7 +69,8 @@ class WeightedLabel:
         return sum(sums) / total if (total := self.total) else 0.0
 
     def quantile(self, levels: Sequence[float]) -> list[float]:
-        """Returns the smallest labels that this share of the weight does not exceed; float [levels]."""
+        """Returns the weighted quantile at each level: the smallest label up to which that share of the weight lies.
+        The list is empty if no label is finite."""
         values, weight = (np.concatenate(side) for side in zip(*self._parts, strict=True))
         if not len(values):
             return []
@@ -80,7 +80,7 @@ class WeightedLabel:
         return [float(value) for value in values[order[np.minimum(at, len(order) - 1)]]]
 
     def sums(self, classes: Sequence[Any]) -> NDArray[np.float64]:
-        """Returns the summed weight of each class, [classes], scaled so that all together are as many as the rows."""
+        """Returns each class's sum of weights, float64 [classes], scaled so that they add up to the number of rows."""
         if self.statistics.type == "bytes":
             sums = np.array([self._texts[value] for value in classes], np.float64)
         else:
@@ -91,7 +91,7 @@ class WeightedLabel:
 
 
 def read_label(parts: Sequence[Examples]) -> WeightedLabel | None:
-    """Read the label of the rows; None without rows, or where no column is their weight.
+    """Returns a label's weighted statistics, read from shards; None without shards, a label or a weight column.
 
     Raises:
         DataError: a shard is damaged.

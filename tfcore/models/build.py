@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from headway.errors import StoreError
-from headway.process import owned
+from headway.process import is_own_process
 from tfcore.heads.head import label_head
 from tfcore.models.config import DECAYS, MEMBERS, ModelConfig
 from tfcore.models.inputs import EMBEDDINGS, Layout, features, inputs_of, is_ensemble, l2
@@ -54,8 +54,8 @@ def build(
         seed: decides the initial weights, and the dropout masks.
         step: int64 variable the training loop counts up; without one the model can only predict.
         module: the Python file that `module:function` lies in.
-        precision: what the layers compute in while training; the variables are float32, and a model that is evaluated
-            or exported computes in it too. What a built-in model gives out is float32 always.
+        precision: the precision in which layers compute while training. Variables are float32, a model that is
+            evaluated or exported computes in float32, too, and a built-in model's output is always float32.
 
     Raises:
         ConfigError: a user's function fails, or what it returns is not a model of the right shape.
@@ -70,7 +70,7 @@ def build(
 def seeded(seed: int) -> Iterator[None]:
     """Let Keras, NumPy and Python draw from `seed` in the block, so that a user's model is a function of it too."""
     states = random.getstate(), np.random.get_state()
-    with contextlib.nullcontext() if owned() else seeds_kept():
+    with contextlib.nullcontext() if is_own_process() else seeds_kept():
         keras.utils.set_random_seed(seed)
         try:
             yield
@@ -80,7 +80,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
-    """Returns the built-in model of the config's name; `ensemble` of images is the mlp."""
+    """Returns the built-in model of the config's name; an `ensemble` with images is the mlp."""
     inputs = inputs_of(layout)
     if config.name == "two_towers":
         total = Shift(initializer=_bias(layout), dtype="float32", name="output")(
@@ -98,7 +98,7 @@ def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable 
 def _mlp(
     x: keras.KerasTensor, config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None
 ) -> keras.KerasTensor:
-    """Returns what the hidden layers put out of their features: [rows, outputs]."""
+    """Returns the output of an mlp, [rows, outputs], from the features `x`."""
     penalty = l2(config.l2)
     for number, units in enumerate(config.hidden):
         x = keras.layers.Dense(
@@ -144,10 +144,10 @@ def _ensemble(
 
 
 def _decay_embeddings(model: keras.Model) -> None:
-    """Has the embeddings that the members of `ensemble` share decay in training, but for their biases.
+    """Sets the weight decay of the embeddings that the members of `ensemble` share, except for their biases.
 
-    Without it what a member with a strong decay sees of a row has been fitted to rows that it leaves out, by the others.
-    """
+    Without decay, the other members would fit the embeddings to the very rows that a member with a strong decay leaves
+    out."""
     for choice in (layer for layer in model.layers if isinstance(layer, Members)):
         for layer in (layer for layer in model.layers if layer.name in EMBEDDINGS):
             for variable in layer.trainable_variables:
@@ -156,7 +156,7 @@ def _decay_embeddings(model: keras.Model) -> None:
 
 
 def _of_members(x: Any, units: int, choice: Members, **keywords: Any) -> keras.KerasTensor:
-    """Returns a layer of all members, whose kernel decays in training as `choice` says."""
+    """Returns the output of a dense layer of all members, whose kernel has the weight decay that `choice` tells."""
     layer = member_dense(x.shape, units, **keywords)
     y = layer(x)
     layer.kernel.decay = lambda: choice.decay()[:, None, None]
@@ -170,23 +170,23 @@ def _dropped(x: Any, config: ModelConfig, seed: int, number: int, step: tf.Varia
 
 
 def _bias(layout: Layout) -> Any:
-    """Returns the first bias of the output, which predicts the distribution of the train labels."""
-    start = label_head(layout.label).start(layout.label)
+    """Returns the initializer of the output's bias, which predicts the distribution of the train labels."""
+    start = label_head(layout.label).initial_bias(layout.label)
     return "zeros" if start is None else keras.initializers.Constant(start[0] if len(start) == 1 else start)
 
 
 def _output(x: keras.KerasTensor, layout: Layout) -> keras.KerasTensor:
-    scale, centre = label_head(layout.label).units(layout.label)
+    scale, centre = label_head(layout.label).scale_and_centre(layout.label)
     if np.all(scale == 1.0) and np.all(centre == 0.0):
         return x
     return keras.layers.Rescaling(scale, offset=centre, dtype="float32", name="label_units")(x)
 
 
 class Trained:
-    """A trained model in inference mode. A built-in one is traced once: evaluation and the signatures of an export call that.
+    """A model in inference mode. A built-in one is traced once, for evaluation and for the signatures of an export.
 
     Args:
-        weights: the prefix of `save_weights`.
+        weights: the prefix of `save_weights`, from which `trained` loads them.
 
     Attributes:
         model: the Keras model.
@@ -211,11 +211,11 @@ class Trained:
 
 
 _LAST: list[Trained] = []
-"""The built-in model that was asked for last, since the stages of a run want the same one."""
+"""The built-in model that was asked for last, kept since the stages of a run want the same one."""
 
 
 def trained(config: ModelConfig, layout: Layout, *, seed: int, module: Path | None, weights: Path) -> Trained:
-    """Returns the model of `config` with the weights that the file has now.
+    """Returns the model of `config`, kept from the last call if it is the same, with the weights loaded anew.
 
     Raises:
         StoreError: as of `load_weights`.

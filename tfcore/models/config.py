@@ -16,16 +16,16 @@ BUILT_IN = ("ensemble", "mlp", "two_towers")
 BINS = 48
 """The bins over which `ensemble` embeds each number."""
 DECAYS = (0.2, 2.0, 8.0, 64.0)
-"""The decays that members of `ensemble` try: what a weight loses in a step, times the learning rate. The last one leaves
-little but the linear part."""
+"""The weight decays that members of `ensemble` try: the share that a weight loses in a step is the learning rate times
+the decay. The last one leaves little but the linear part."""
 FOLDS = 2
-"""The members with one decay, which leave out different rows while the decay is chosen."""
+"""The number of members with the same decay, which leave out different rows while the decay is chosen."""
 MEMBERS = FOLDS * len(DECAYS)
 CHOOSING = 0.5
 """The share of the steps after which the decay is chosen, and all members learn from all rows."""
 Penalty = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 _ONLY: dict[str, tuple[str, ...]] = {"l2": ("mlp", "two_towers"), "linear_l2": ("two_towers",), "item": ("two_towers",)}
-"""The built-in models that have a key which others do not have."""
+"""The built-in models that have a key, for keys that not all of them have."""
 
 
 class ModelConfig(Frozen):
@@ -89,7 +89,7 @@ class ModelConfig(Frozen):
 
     @property
     def bins(self) -> int:
-        """The bins of each number that the transform fits for the model."""
+        """The number of bins of each number that the transform fits for the model; 0: none."""
         return BINS if self.name == "ensemble" else 0
 
     @property
@@ -98,5 +98,5 @@ class ModelConfig(Frozen):
 
 
 def default_of(field: str) -> Any:
-    """Returns the default of one of the config's fields."""
+    """Returns the default of a field of `ModelConfig`."""
     return ModelConfig.model_fields[field].default

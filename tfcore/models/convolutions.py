@@ -2,9 +2,9 @@
 
     features = image_features(pixels, "photo", kind="conv", seed=0)    # uint8 [rows, height, width, channels] to [rows, n]
 
-Both halve the image until its smaller side is at most 32, then go on with blocks of 3x3 convolutions. From block to block the
-image is halved and the filters are doubled, for as long as its smaller side has at least four pixels. The mean over the places
-of the last block is what they give.
+Both nets halve the image until its smaller side is at most 32, then go on with blocks of 3x3 convolutions. From block
+to block the image is halved and the filters are doubled, for as long as its smaller side has at least four pixels. The
+features are the mean over all pixels of the last block's output.
 """
 
 from typing import Literal
@@ -15,11 +15,11 @@ Kind = Literal["conv", "resnet"]
 FILTERS = (32, 64, 128)
 """The filters of each block; small images have fewer blocks."""
 LARGEST = 32
-"""The smaller side at which the blocks begin."""
+"""The smaller side, in pixels, down to which an image is halved before the blocks begin."""
 
 
 def image_features(image: keras.KerasTensor, name: str, *, kind: Kind, seed: int) -> keras.KerasTensor:
-    """Returns the features of an image input.
+    """Returns the features of an image input, [rows, n].
 
     Args:
         name: the beginning of the layers' names.
@@ -46,7 +46,7 @@ def image_features(image: keras.KerasTensor, name: str, *, kind: Kind, seed: int
 
 
 class _Layers:
-    """Makes convolutions with names and seeds of their own."""
+    """Makes convolutional layers, each with a name and a seed of its own."""
 
     def __init__(self, name: str, seed: int):
         self._name, self._seed, self._count = name, seed, 0

@@ -15,28 +15,28 @@ from tfcore.models.numeric import PiecewiseLinear
 Layout = Any
 """The layout of a model's inputs: the TransformParameters of tfcore.transform."""
 EMBEDDINGS = ("numeric_embeddings", "embeddings", "list_embeddings")
-"""The layers by which hidden layers see numbers, categories and lists."""
+"""The names of the layers that embed numbers, categories and lists for the hidden layers."""
 WIDEST = 512
-"""The width of all embeddings of numbers together, from which on each is narrower than `embedding`."""
+"""The largest width of all embeddings of numbers together; with many numbers each is narrower than `embedding`."""
 LIMIT = 4.0
-"""The bound of what a member sees of a number that is far from all others, in standard deviations."""
+"""The number of standard deviations within which members see a number, however far it is from all others."""
 ROWS_PER_ID, LEAST_IDS = 20, 50
-"""The members see columns of so many rows per id, or of at most so many ids."""
+"""The members see only columns with so many train rows per id, or with at most so many ids."""
 
 
 def inputs_of(layout: Layout) -> dict[str, keras.KerasTensor]:
-    """Returns the model's inputs by name."""
+    """Returns the model's Keras inputs by name."""
     return {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in layout.inputs().items()}
 
 
 def is_ensemble(config: ModelConfig, layout: Layout) -> bool:
-    """Returns whether the model has a linear part and members: those of images would each cost as much as the net for
-    images."""
+    """Returns whether the model is an ensemble of a linear part and members. One with images is not: each member would
+    cost as much as the net for images."""
     return config.name == "ensemble" and not any(dtype == "uint8" for _, dtype in layout.inputs().values())
 
 
 def has_members(config: ModelConfig, layout: Layout) -> bool:
-    """Returns whether the model is an ensemble whose members see a column."""
+    """Returns whether the model is an ensemble whose members see at least one column."""
     seen = [
         column for entries in (layout.categorical, layout.lists) for column in seen_columns(entries, config, layout)
     ]
@@ -82,10 +82,10 @@ def features(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: 
 
 
 def seen_columns(entries: Sequence[Any], config: ModelConfig, layout: Layout) -> list[int]:
-    """Returns the places of the columns, categorical ones or lists, that the hidden layers see.
+    """Returns the indices of those categorical or list columns, given as `entries`, that the hidden layers see.
 
-    Those of `ensemble` would learn a column of few rows per id by heart; its linear part shrinks each id by its penalty.
-    """
+    The hidden layers of `ensemble` would learn a column of few rows per id by heart. Its linear part sees it, too, and
+    shrinks each id by its penalty."""
     most = max(LEAST_IDS, layout.rows // ROWS_PER_ID) if is_ensemble(config, layout) else math.inf
     return [column for column, entry in enumerate(entries) if entry.size <= most]
 

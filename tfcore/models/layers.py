@@ -20,18 +20,19 @@ from tfcore.graph.scheduled import scheduled
 from tfcore.graph.xla import compiling_for_gpu
 
 MOST_ONE_HOT = 2**22
-"""The largest matrix that replaces an embedding's scatter on a GPU; beyond it sums over sorted ids take less time."""
+"""The most elements of the one-hot matrix that replaces an embedding's scatter on a GPU; beyond them sums over sorted
+ids take less time."""
 
 _FIRST_ROW: ContextVar[Any] = ContextVar("first_row", default=None)
 UNITS: ContextVar[Any] = ContextVar("units", default=None)
-"""The unit of each row of the batch, int64 [rows], negative for a row without one; None: rows have no units."""
+"""The split's unit of each row of the batch, int64 [rows], negative for a row without one; None: rows have no units."""
 _U32, _U32S = tf.TensorSpec([], tf.uint32), tf.TensorSpec([None], tf.uint32)
 
 
 @contextmanager
 def rows_from(first: Any, units: Any = None) -> Iterator[None]:
-    """Tell layers in the block which rows of the batch they get: those from `first` on, an int or int32 scalar, or all
-    (None). `units` are those of `UNITS`."""
+    """Tell layers that are called in the block which rows of the batch they get: all (None), or those from `first` on,
+    an int or int32 scalar. `units` is the value of `UNITS` there."""
     tokens = _FIRST_ROW.set(first), UNITS.set(units)
     try:
         yield
@@ -44,7 +45,7 @@ class ConfigLayer(keras.layers.Layer):
     """The base of layers whose arguments are their config, and whose output has the shape of the input.
 
     Args:
-        made_of: the arguments; numbers, lists of them, regularizers and initializers.
+        made_of: the arguments by name: numbers, lists of them, regularizers and initializers.
     """
 
     def __init__(self, made_of: dict[str, Any], **keywords: Any):
@@ -67,14 +68,14 @@ def _plain(value: Any) -> Any:
 class HashDropout(ConfigLayer):
     """Dropout whose mask is a pure function of (seed, step, salt, index in the batch).
 
-    Keras' own draws its mask from a counter that a checkpoint can miss, gives other bits under XLA than without, and is
-    many times slower there. A uint32 hash is the same everywhere and needs no state besides the training step.
+    Keras' Dropout draws its mask from a counter that a checkpoint can miss, gives other bits under XLA than without,
+    and is many times slower there. A uint32 hash is the same everywhere and needs no state besides the training step.
 
     Args:
         rate: share of the units dropped, unless the training schedules "dropout"; the others are scaled by 1 / (1 - rate).
         seed: the config's seed.
         salt: the layer's number within the model.
-        step: int64 variable that the training loop counts up; None in a model that only predicts, as one that was loaded.
+        step: int64 variable that the training loop counts up; None in a model that only predicts, such as a loaded one.
     """
 
     def __init__(self, rate: float, *, seed: int, salt: int, step: tf.Variable | None = None, **keywords: Any):
@@ -97,8 +98,7 @@ class HashDropout(ConfigLayer):
 def hash_uniform(shape: Any, seed: int, step: Any, salt: int, *, first: Any = None) -> tf.Tensor:
     """Returns float32 numbers in [0, 1) of `shape`: a hash of (seed, step, salt, index), the same with and without XLA.
 
-    With `first`, those of the rows from there on in a longer batch.
-    """
+    With `first`, they are those of a longer batch's rows from that one on."""
     index = tf.range(tf.reduce_prod(shape))
     if first is not None:
         index += first * tf.reduce_prod(shape[1:])
@@ -119,7 +119,7 @@ def _hash_bits(index: tf.Tensor, step: tf.Tensor, seed: tf.Tensor, salt: tf.Tens
 
 
 def row_hash(inputs: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns a hash of each row of float32 and int32 matrices, at least 0; int32 [rows]."""
+    """Returns a hash of each row over all the float32 and int32 matrices, [rows, n] each; int32 [rows], at least 0."""
     total = tf.constant(0, tf.uint32)
     for matrix in inputs:
         places = _mix(tf.constant(np.arange(matrix.shape[1], dtype=np.uint32)) + _u32(0x9E3779B9))
@@ -144,7 +144,7 @@ class Shift(ConfigLayer):
     """Adds one trained number per output.
 
     Args:
-        initializer: of the numbers.
+        initializer: the initializer of the numbers.
     """
 
     def __init__(self, initializer: Any = "zeros", **keywords: Any):
@@ -160,13 +160,13 @@ class Shift(ConfigLayer):
 
 
 class _Embeddings(ConfigLayer):
-    """The embeddings of several columns in one table: a column's ids begin at its place in `starts`.
+    """The base of layers that embed several columns by one table: `starts` has the row of each column's id 0.
 
     Args:
         sizes: number of ids of each column.
-        width: of every embedding.
-        seed: of the initial values, uniform in [-0.05, 0.05) as in Keras.
-        regularizer: of the table.
+        width: the width of every embedding.
+        seed: the seed of the initial values, uniform in [-0.05, 0.05) as in Keras.
+        regularizer: the regularizer of the table.
     """
 
     def __init__(
@@ -206,9 +206,9 @@ class _Embeddings(ConfigLayer):
 def looked_up(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Returns the rows of `table` ([rows, width]) that `ids` name: [*ids' shape, width].
 
-    Deterministic XLA adds the gradients of a GPU's rows up one after the other, which takes sixty times as long as the
-    whole step. There the gradient is a matrix product with the ids as one-hot rows, up to `MOST_ONE_HOT`, and beyond that
-    the sums over sorted ids.
+    On a GPU, deterministic XLA adds the gradients of the rows one after the other, which takes sixty times as long as
+    the whole step. There the gradient is a matrix product with the ids as one-hot rows, up to `MOST_ONE_HOT` elements,
+    and beyond that the sums over sorted ids.
     """
     rows, width = table.shape
     count = ids.shape.num_elements()
@@ -229,8 +229,8 @@ def looked_up(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
 
 
 def summed_by_id(terms: tf.Tensor, ids: tf.Tensor, rows: int) -> tf.Tensor:
-    """Returns the sums of the terms of each id in [0, rows), without a scatter and always in the same order: [rows,
-    width].
+    """Returns the sum of each id's terms, for the ids 0 to rows - 1, [rows, width]: without a scatter, always added in
+    the same order.
 
     Args:
         terms: [count, width]; the count is known when this is traced.
@@ -259,10 +259,10 @@ def summed_by_id(terms: tf.Tensor, ids: tf.Tensor, rows: int) -> tf.Tensor:
 
 @keras.saving.register_keras_serializable("headway")
 class OffsetEmbedding(_Embeddings):
-    """The embeddings of categorical columns of one id per row.
+    """A layer with the embeddings of categorical columns of one id per row.
 
-    One gather forward and one scatter back in place of one for each column, which is what such a step mostly costs.
-    """
+    It does one gather forward and one scatter back, instead of one for each column, which would be most of a step's
+    cost."""
 
     def call(self, inputs: Any) -> Any:
         """Returns the embeddings [rows, columns, width] of int32 ids [rows, columns]."""
@@ -274,11 +274,11 @@ class OffsetEmbedding(_Embeddings):
 
 @keras.saving.register_keras_serializable("headway")
 class ListEmbedding(_Embeddings):
-    """The mean embedding of each row's list, for several list columns; 0 for an empty list.
+    """A layer with the mean embedding of each row's list, for several list columns; 0 for an empty list.
 
     Args:
-        lengths: slots of each column, which lie one behind the other; -1 in a slot is no id.
-        power: of the number of ids that the sum of a list's embeddings is divided by; 1: their mean.
+        lengths: the number of slots of each column, which follow one another in the inputs; -1 in a slot is no id.
+        power: the sum of a list's embeddings is divided by the number of its ids to this power; 1: their mean.
     """
 
     def __init__(

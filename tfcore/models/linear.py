@@ -39,7 +39,7 @@ def cheap(rows: int, columns: int) -> bool:
 
 @dataclass(frozen=True)
 class LinearModel:
-    """A fitted linear baseline; `weights` is [columns, outputs]."""
+    """A fitted linear baseline; `weights` is [columns, outputs], `sizes` has the ids of each categorical column."""
 
     task: str
     sizes: tuple[int, ...]
@@ -82,7 +82,7 @@ class LinearModel:
         return LinearModel(task, tuple(sizes), centre, scale, weights, bias)
 
     def predict(self, numeric: NDArray[Any], categorical: NDArray[Any]) -> Floats:
-        """Predict the probability of class 1 [rows], the probabilities [rows, classes], or the number [rows]."""
+        """Returns the probability of class 1 [rows], probabilities [rows, classes], or numbers [rows]; float64."""
         output = _columns(numeric, categorical, self.sizes, self.centre, self.scale) @ self.weights + self.bias
         return task_of(self.task).from_output(output)
 

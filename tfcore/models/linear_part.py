@@ -11,7 +11,7 @@ from tfcore.models.layers import OffsetEmbedding
 SPEED = 10.0
 """The factor by which the linear part learns faster than hidden layers, up to 32 inputs."""
 PENALTY, LIST_PENALTY = 1.0, 0.1
-"""The penalties of the weights, and of those of lists' ids, as of a logistic regression with C = 1 / penalty."""
+"""The L2 penalties of the weights, and of those of lists' ids: a logistic regression's with C = 1 / penalty."""
 
 
 def linear_terms(inputs: dict[str, Any], layout: Layout, seed: int) -> list[keras.KerasTensor]:
@@ -54,5 +54,5 @@ def linear_terms(inputs: dict[str, Any], layout: Layout, seed: int) -> list[kera
 
 
 def linear_speed(layout: Layout) -> float:
-    """Returns the number by which the linear part is multiplied."""
+    """Returns the factor of the linear part: `SPEED`, or less where there are more than 32 inputs."""
     return SPEED / max(1.0, (len(layout.numeric) + len(layout.categorical)) / 32)

@@ -1,13 +1,12 @@
-"""The members of `ensemble`: small networks that are trained as one, and the decay of their weights that held-out rows choose.
+"""The members of `ensemble`: small networks that are trained as one, and their weight decay, chosen by left-out rows.
 
     x = keras.layers.RepeatVector(8)(features)            # float32 [rows, width] -> [rows, 8, width]
     x = member_dense(x.shape, 3, seed=5)(x)               # -> [rows, 8, 3]
     output = Members((0.1, 1.0, 4.0, 16.0))([x, numeric, categorical])     # -> [rows, 3]
 
-A decay is too strong for one table and too weak for another. So each member begins with one of several and leaves out a part of
-the rows. Its losses on these, while the learning rate comes down to 0, tell how good its decay is. After `CHOOSING` of the steps
-all members have the decay that came out, and learn from all rows.
-"""
+A weight decay is too strong for one table and too weak for another. So each member begins with one of several and
+leaves out a part of the rows. Its losses on these, while the learning rate falls to 0, tell how good its decay is.
+After `CHOOSING` of the steps all members have the chosen decay and learn from all rows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,20 +20,19 @@ from tfcore.models.config import CHOOSING, FOLDS
 from tfcore.models.layers import UNITS, ConfigLayer, row_hash
 
 LEFT_OUT = 5
-"""The number of parts of the rows, of which a member leaves out one."""
+"""The number of parts into which rows are divided; each member leaves out one part."""
 CHOICE = "members/losses_left_out"
-"""The path of the variable by which the decay is chosen."""
+"""The path of the variable of losses by which the weight decay is chosen."""
 _JUDGED = 0.9
-"""The share of the time of choosing after which losses count: before, weak decays are ahead because they learn faster."""
+"""The share of the choosing time after which losses count: before, weak decays are ahead because they learn faster."""
 _APART = 0.02
-"""The share of the loss by which a decay is worse that counts 1/e as much."""
+"""The relative excess of the loss that divides a decay's weight in the choice by e."""
 _SMALL = 1e-4
-"""The factor of the sums of losses, so that they add nothing to the norm of the gradients."""
+"""The factor of the sums of losses, so small that they add nothing to the norm of the gradients."""
 
 
 def member_dense(shape: tuple[Any, ...], units: int, *, seed: int, **keywords: Any) -> keras.layers.EinsumDense:
-    """Returns a dense layer for inputs [rows, members, width], in which each member has a matrix and a bias of its
-    own."""
+    """Returns a dense layer on [rows, members, width], in which each member has a matrix and a bias of its own."""
     _, members, width = shape
     limit = (6.0 / (width + units)) ** 0.5  # of one member's matrix, as Glorot's
     start = {"kernel_initializer": keras.initializers.RandomUniform(-limit, limit, seed=seed)}
@@ -43,16 +41,16 @@ def member_dense(shape: tuple[Any, ...], units: int, *, seed: int, **keywords: A
 
 @keras.saving.register_keras_serializable("headway")
 class Members(ConfigLayer):
-    """Takes the mean of the members' outputs, and chooses their decay by the rows that they leave out.
+    """A layer: takes the mean of the members' outputs, and chooses their weight decay by the rows that they leave out.
 
-    A member leaves out whole units of the split, or else equal rows together: which ones follows from a hash.
+    A hash tells which rows a member leaves out: whole units of the split, or all equal rows where a row has no unit.
 
     Args:
-        decays: the members are `FOLDS` of each, one after the other.
+        decays: the weight decays to choose from; `FOLDS` members in a row have the same.
 
     Attributes:
-        losses_left_out: the sum of the losses of rows that the members of each decay leave out, float32 [decays]. In a
-            training step it grows by its gradient, and no optimizer moves it.
+        losses_left_out: for each decay, the sum of the losses of its members on rows that they leave out, float32
+            [decays]. A training step adds its gradient to it; no optimizer moves it.
     """
 
     def __init__(self, decays: Sequence[float], **keywords: Any):
@@ -65,8 +63,9 @@ class Members(ConfigLayer):
         self.built = True
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        """Returns [rows, outputs] of the members' outputs [rows, members, outputs] and the inputs, float32 [rows, n]
-        and int32 [rows, m]; in training the members' outputs, of which none learns from rows that it leaves out."""
+        """Returns the mean of the members' outputs, [rows, outputs]; in training the members' outputs, without
+        gradients in rows that a member leaves out. `inputs` are the members' outputs, [rows, members, outputs], and the
+        model's inputs, float32 [rows, n] and int32 [rows, m]."""
         members, *seen = inputs
         if not training:
             return tf.reduce_mean(members, axis=1)
@@ -77,9 +76,9 @@ class Members(ConfigLayer):
         self._left_out = part[:, None] == tf.constant(np.tile(np.arange(FOLDS), len(self.decays)), tf.int32)
         return tf.where((self._left_out & _choosing())[:, :, None], tf.stop_gradient(members), members)
 
-    def judged(self, losses: tf.Tensor) -> tf.Tensor:
-        """Returns the rows' mean losses, [rows] of [rows, members]. Their gradient is also, for each decay, the losses of
-        the rows of the call before that its members leave out, towards the end of choosing."""
+    def row_losses(self, losses: tf.Tensor) -> tf.Tensor:
+        """Returns each row's loss, [rows], the mean of its members' losses, [rows, members]. Late in the choosing time
+        its gradient by `losses_left_out` sums, for each decay, the losses on rows left out in the last call."""
         judging = _choosing() & (scheduled("progress", 0.0) >= _JUDGED * CHOOSING)
         counts = tf.where(self._left_out & judging, tf.stop_gradient(losses), 0.0)
         grown = tf.convert_to_tensor(self.losses_left_out)
@@ -87,7 +86,8 @@ class Members(ConfigLayer):
         return tf.reduce_mean(losses, axis=1) + tf.reduce_sum(counts * nothing, axis=1)
 
     def decay(self) -> tf.Tensor:
-        """Returns the decay of each member in the step that runs: what a weight loses, times the learning rate."""
+        """Returns the weight decay of each member in the current step, float32 [members]: the step shrinks a weight by
+        this share times the learning rate."""
         tried, losses = tf.constant(self.decays, tf.float32), tf.convert_to_tensor(self.losses_left_out)
         best = tf.reduce_min(losses)
         apart = tf.math.divide_no_nan(losses - best, _APART * tf.abs(best))
@@ -95,7 +95,7 @@ class Members(ConfigLayer):
         return tf.where(_choosing(), tf.repeat(tried, FOLDS), chosen)
 
     def shared_decay(self) -> tf.Tensor:
-        """Returns the decay of what all members share: the geometric mean of their decays."""
+        """Returns the weight decay of variables that all members share: the geometric mean of the members' decays."""
         return tf.exp(tf.reduce_mean(tf.math.log(self.decay())))
 
     def compute_output_shape(self, input_shape: Any) -> Any:
@@ -103,5 +103,5 @@ class Members(ConfigLayer):
 
 
 def _choosing() -> tf.Tensor:
-    """Returns whether the decay is still to be chosen."""
+    """Returns whether the weight decay of the members is still to be chosen, bool scalar."""
     return scheduled("progress", 0.0) < CHOOSING

@@ -18,16 +18,16 @@ from tfcore.models.layers import ConfigLayer
 
 @keras.saving.register_keras_serializable("headway")
 class PiecewiseLinear(ConfigLayer):
-    """Embeds each number by its place within bins: a piecewise linear function of it for each unit.
+    """A layer that embeds each number by its place within bins: each unit is a piecewise linear function of the number.
 
-    A bin that lies below the number counts 1, the number's own bin how far the number is into it, and bins above 0. The
+    Bins below the number count 1, bins above it 0, and its own bin counts the share of its width below the number. The
     weights of bins begin at zero, beside a linear function that begins at random: at first the embedding is linear.
 
     Args:
-        edges: of each number, rising; fewer than two mean no bins, and the embedding is linear.
-        width: of each number's embedding.
+        edges: the edges of the bins of each number, rising; fewer than two mean no bins, and the embedding is linear.
+        width: the width of each number's embedding.
         limit: the linear function sees x / sqrt(1 + (x / limit)^2), within +-limit; 0: x.
-        seed: of the initial linear weights, uniform in [-1, 1).
+        seed: the seed of the initial linear weights, uniform in [-1, 1).
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class LossScale(tf.Module):
         """Update the scale after a step; both arguments are bool scalars.
 
         Returns:
-            Whether a smaller scale may mend it: the step was skipped, its loss was a number, and the scale is above 1.
+            Whether a smaller scale may mend the step: it was skipped, its loss was a number, and the scale is above 1.
         """
         scale, good = self.value.read_value(), self.good.read_value()
         grows = applied & (good + 1 >= self._good_steps)

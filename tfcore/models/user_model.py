@@ -1,12 +1,11 @@
-"""Models of a user's module: made by a function of theirs, and refused where Headway would not train all of them.
+"""Models of a user's module: made by a function of theirs, and refused if Headway would not train and keep all of them.
 
     model = user_model(config, layout, Path("my_models.py"))
 
-Headway calls the model and adds up its task's loss and what the model added with `add_loss`. What `compile` was given, and a
-`train_step` or `compute_loss` of the model's class, are Keras' own training loop's, which never runs here. Nor is all state
-a weight: Keras counts what `add_weight` makes, and layers; a tf.Variable that a layer holds as an attribute is not among the
-model's variables, so that no optimizer trains it, and no checkpoint and no export has it.
-"""
+Headway calls the model; the loss is its task's plus what the model added with `add_loss`. The arguments of `compile`,
+and a `train_step` or `compute_loss` of the model's class, belong to Keras' own training loop, which never runs here.
+Nor is all state a weight: Keras counts what `add_weight` makes, and layers. A tf.Variable that a layer holds as an
+attribute is not among the model's variables, so that no optimizer trains it, and no checkpoint and no export has it."""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -32,19 +31,19 @@ METHODS = {
     "compute_metrics": "the metrics",
     "make_train_function": "the training loop",
 }
-"""The methods of keras.Model that a subclass may override, and what each changes in Keras' own training."""
+"""The methods of keras.Model that a subclass may override, and the part of Keras' own training that each defines."""
 _TABLES = (tf.lookup.experimental.MutableHashTable, tf.lookup.experimental.DenseHashTable)
 _ROWS = 2
-"""The rows of the batch with which a model is tried."""
+"""The number of rows of the batch with which a model is tried."""
 _SEQUENCES = (list, tuple, set, frozenset)
 _SELF = "_self_"
-"""The prefix of TensorFlow's own lists of what an object holds."""
+"""The prefix of the attributes in which TensorFlow lists what an object holds."""
 _KNOWN = ("keras", "tfcore")
-"""The packages whose layers know all of their variables."""
+"""The packages whose layers have made all of their variables known to Keras."""
 
 
 def user_model(config: ModelConfig, layout: Any, module: Path | None, head: Head) -> keras.Model:
-    """Returns the model that a function of the user's file makes, which gives `head.outputs` numbers per row.
+    """Returns the model that a function of the user's file makes; its output has `head.outputs` numbers per row.
 
     Raises:
         ConfigError: the function fails, or Headway could not train, keep or export what it returns.
@@ -67,7 +66,7 @@ def user_model(config: ModelConfig, layout: Any, module: Path | None, head: Head
 
 
 def _check(model: keras.Model, name: str, layout: Any, head: Head) -> keras.Model:
-    """Check the model, and return it with one tensor as its output."""
+    """Returns the model; ConfigError if its inputs, output or training do not suit Headway."""
     _check_own_training(model, name)
     example = {name: tf.zeros([_ROWS, *row], dtype) for name, (row, dtype) in layout.inputs().items()}
     inputs = model.input if getattr(model, "inputs", None) else None
@@ -124,7 +123,7 @@ def _check_own_training(model: keras.Model, where: str) -> None:
 
 
 def _owner(model: keras.Model, method: str) -> str | None:
-    """Returns the class, not one of Keras', that `method` is defined in; None when it is Keras' own."""
+    """Returns, in words, the model or the user's class in which `method` is defined; None when it is Keras' own."""
     if method in vars(model):
         return f"the model {model.name!r}"
     for kind in type(model).__mro__:
@@ -134,7 +133,7 @@ def _owner(model: keras.Model, method: str) -> str | None:
 
 
 def _compiled(model: keras.Model) -> str:
-    """Describe the arguments that the model was compiled with."""
+    """Returns, in words, the optimizer and the loss that the model was compiled with."""
     settings = []
     if (optimizer := getattr(model, "optimizer", None)) is not None:
         settings.append(f"optimizer {type(optimizer).__name__}")
@@ -169,7 +168,8 @@ def _check_raw_variables(model: keras.Model, where: str) -> None:
 
 
 def _state(layer: Any) -> Iterator[tuple[str, Any]]:
-    """Yields (name of its holder, variable or table) for the state a layer holds itself, not through other layers."""
+    """Yields the attribute's name and the value for each variable or table that the layer itself holds, not another
+    layer."""
     own = type(layer).__module__.split(".")[0] not in _KNOWN
     seen: set[int] = set()
     for name, value in list(vars(layer).items()):

@@ -19,7 +19,7 @@ from tfcore.ops.library import BUILT, OPTIONS, expected, sources, tensorflow_ver
 
 
 def build(*, force: bool = False) -> Path:
-    """Compile the library, atomically, and remove older ones for this TensorFlow.
+    """Compile the library, unless it exists, and remove older ones for this TensorFlow; returns its path.
 
     Raises:
         ConfigError: there is no compiler, or the folder cannot be written.

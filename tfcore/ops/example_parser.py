@@ -53,8 +53,8 @@ def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
 
 
 def _named(records: tf.Tensor) -> tf.Tensor:
-    """Returns the names of the features that each record has, with values or an empty list, and "" between them: string
-    [rows, n]."""
+    """Returns the names of the features that each record has, with values or an empty list; "" stands for features of
+    no kind and fills rows up: string [rows, n]."""
 
     def inner(data: tf.Tensor, kind: str, *fields: str) -> list[tf.Tensor]:
         found = tf.io.decode_proto(data, f"tensorflow.{kind}", fields, [tf.string] * len(fields))
@@ -69,7 +69,7 @@ def _named(records: tf.Tensor) -> tf.Tensor:
 
 
 def _optional(value: tf.RaggedTensor, column: Column) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns (values, present) of a nullable column of one value or a vector per row; 0 or "" for null."""
+    """Returns the values of a nullable column of no list, 0 or "" for null, and which rows have one, bool [rows]."""
     lengths, size = value.row_lengths(), column.length or 1
     fits = tf.reduce_all((lengths == 0) | (lengths == size))
     message = f"feature {column.name!r} holds another number of values than {size}"

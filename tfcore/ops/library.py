@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent
 BUILT = FOLDER / "_built"
 SWITCH = "HEADWAY_OPS"
 OPTIONS = ["-O3", "-ffp-contract=off", "-shared", "-fPIC", "-w"]
-"""Of the compiler."""
+"""The options of the compiler."""
 
 
 def sources() -> list[Path]:

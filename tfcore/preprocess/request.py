@@ -12,18 +12,18 @@ from headway.stages.stage_class import Key, Stage
 from headway.user_code.files import digest
 
 VERSION = 1
-"""Raised by whoever changes what the stage writes for the same request."""
+"""The version of the stage, to be increased when it writes something else for the same request."""
 
 
 class Analysed(Result):
-    """What a preprocess function reads and gives."""
+    """The answer of the stage: the columns that a preprocess function returns, and those that it reads."""
 
     columns: tuple[Column, ...] = ()
     reads: tuple[Column, ...] = ()
 
 
 class AnalyseRequest(Stage[Analysed]):
-    """The train split, and the preprocess function to analyse on it."""
+    """The request of the stage: the train split, and the preprocess function to analyse on it."""
 
     name, version, runs, tensorflow, streams = "analyse", VERSION, "tfcore.preprocess.stage:analyse", True, True
     function: Annotated[str, Key("config", "function")] = Field(description="module:function")

@@ -46,10 +46,10 @@ def readable(columns: tuple[Column, ...]) -> tuple[Column, ...]:
 def analyse(
     request: AnalyseRequest, out: Path, monitor: Monitor, *, remote: RemoteFiles | None = None
 ) -> dict[str, Any]:
-    """Run the preprocess function over the train rows and write its statistics; see the module.
+    """Run the preprocess function over the train rows and write the statistics of its columns; see the module.
 
     Args:
-        remote: how shards that are in a bucket yet come here while others are read.
+        remote: fetches shards that are still in a bucket while others are read; None: all are here.
 
     Returns:
         columns (what the function gives), reads (which raw columns it looks at), rows.

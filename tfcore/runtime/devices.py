@@ -1,6 +1,6 @@
 """TensorFlow's threads, determinism and precision, set once per process before any op runs, only in Headway's own processes.
 
-own()                        # headway.process: in the process's entry point
+mark_own_process()                        # headway.process: in the process's entry point
 threads = prepare()          # as many as there are cores, or what this process was already running with
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from headway.errors import ConfigError
-from headway.process import cores, owned
+from headway.process import cores, is_own_process
 from tfcore.private_api import op_determinism, set_op_determinism
 
 
@@ -21,7 +21,7 @@ def prepare() -> int:
     In a process that is not Headway's own nothing is changed, and a training there resumes exactly only if the caller makes ops
     deterministic.
     """
-    return deterministic_process() if owned() else _threads_there_are()
+    return deterministic_process() if is_own_process() else _threads_there_are()
 
 
 def deterministic_process(threads: int | None = None) -> int:
@@ -62,10 +62,10 @@ def _threads_there_are() -> int:
 
 @contextlib.contextmanager
 def relaxed(*, tf32: bool, deterministic: bool) -> Iterator[None]:
-    """Within it a GPU may round the factors of float32 products to 10 bits, with `tf32`; and ops need not give the same bits
-    each time, unless `deterministic`. Else everything is as it was."""
+    """Relax TensorFlow's settings in the block: with `tf32` a GPU may round the factors of float32 products to 10 bits;
+    unless `deterministic`, ops need not give the same bits each time. They are as before after it."""
     before = numerics()
-    with numerics_of((before[0] or tf32, before[1] and deterministic)):
+    with using_numerics((before[0] or tf32, before[1] and deterministic)):
         yield
 
 
@@ -76,8 +76,8 @@ def numerics() -> tuple[bool, bool]:
 
 
 @contextlib.contextmanager
-def numerics_of(given: tuple[bool, bool]) -> Iterator[None]:
-    """Compute as `numerics` was at some time."""
+def using_numerics(given: tuple[bool, bool]) -> Iterator[None]:
+    """Compute in the block with settings that `numerics` returned; the present ones are restored after it."""
     before = numerics()
     _set_numerics(given)
     try:

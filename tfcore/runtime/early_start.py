@@ -1,6 +1,6 @@
 """Starts the TensorFlow process at the very beginning of a command, before the command imports anything else.
 
-with begun():
+with early_process():
     ...                                    # a `tfcore.runtime.tensorflow_process.Child` takes it, or it ends with the block
 """
 
@@ -12,16 +12,16 @@ from pathlib import Path
 from headway.process import ChildProcess, Scratch, start
 
 WORKER = ("-P", "-u", str(Path(__file__).with_name("start.py")))
-"""How such a process is started. -P: a flows/ or tfcore/ folder in the working directory is not ours; -u: lines arrive
-at once."""
+"""The arguments of Python that start such a process. -P: a flows/ or tfcore/ folder in the working directory is not
+ours; -u: lines arrive at once."""
 REPLAYS, PRELOAD = "--replay", ("tensorflow", "keras")
 waiting: list[tuple[subprocess.Popen[bytes], Scratch]] = []
-"""The process that was begun and that nobody has taken; its pipes hold what it says."""
+"""The started process that no `Child` has taken yet, and its folder; its pipes hold what it prints."""
 
 
 @contextlib.contextmanager
-def begun() -> Iterator[None]:
-    """Start the process; kill it at the end of the block if it was not taken."""
+def early_process() -> Iterator[None]:
+    """Start the TensorFlow process; kill it at the end of the block if no `Child` has taken it."""
     with contextlib.suppress(OSError):  # who needs it starts another, or fails with the reason
         waiting.append(start([*WORKER, REPLAYS, *PRELOAD]))
     try:

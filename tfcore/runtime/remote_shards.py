@@ -17,7 +17,7 @@ from headway.storage.prefetch import RemoteFiles, Stager
 
 @contextlib.contextmanager
 def staged(remote: RemoteFiles | None, monitor: Monitor) -> Iterator[Stager | None]:
-    """Yields the stager of a stage; logs at the end what it fetched and how long the stage waited for it."""
+    """Yields a stage's stager, None without `remote`; logs at the end what it fetched and how long the stage waited."""
     if remote is None:
         yield None
         return
@@ -31,6 +31,6 @@ def staged(remote: RemoteFiles | None, monitor: Monitor) -> Iterator[Stager | No
 
 
 def here(path: tf.Tensor, stager: Stager) -> tf.Tensor:
-    """Returns the path, a string, once its file is on this disk. `stager.error` keeps what `ensure` raises."""
+    """Returns the path of a file, a string tensor, once it is on this disk; `stager.error` keeps errors of `ensure`."""
     local = tf.numpy_function(lambda name: stager.ensure(name.decode()).encode(), [path], tf.string)
     return tf.ensure_shape(local, [])

@@ -23,7 +23,7 @@ when TensorFlow is imported."""
 
 
 def import_tensorflow() -> bool:
-    """Import TensorFlow; whether it could be imported."""
+    """Import TensorFlow; returns whether it could be imported."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     gc.disable()  # it would look through half a million objects again and again, and find nothing
     try:
@@ -39,7 +39,7 @@ def import_tensorflow() -> bool:
 
 
 def fork_replay(script: str) -> tuple[int, IO[bytes], IO[bytes], IO[bytes]]:
-    """Fork the process that runs the replay's script: (its pid, the files that are its stdin, stdout and stderr)."""
+    """Fork the process that runs the replay's script; returns its pid, and files for its stdin, stdout and stderr."""
     (stdin, to), (out, stdout), (err, stderr) = (os.pipe() for _ in range(3))
     with warnings.catch_warnings():
         # Python 3.12 and later warn that another thread, such as one of OpenBLAS, may hold a lock. No op has run, so that

@@ -34,9 +34,9 @@ from headway.stages.stage_class import Stage
 from tfcore.runtime.early_start import PRELOAD, REPLAYS, WORKER, waiting
 
 POLL_SECONDS = 0.1
-"""How soon a stop asked of the monitor is passed on to the child."""
+"""The most seconds until a monitor's cancellation is passed on to the child."""
 SILENT_SECONDS = 1.0
-"""After so long a call says that it waits for TensorFlow to be imported."""
+"""The seconds after which a call logs that it waits for TensorFlow to be imported."""
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _NOISE = re.compile(
     r"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} \d\d:\d\d:|"
@@ -172,8 +172,8 @@ class Child:
             process.let_go()
 
     def close(self, timeout: float = 5.0) -> None:
-        """Let the child go, and kill what that does not end in `timeout` seconds; a child that was never called at once, since it
-        may be importing TensorFlow."""
+        """Let the child end, and kill it after `timeout` seconds; a child that was never called is killed at once,
+        since it may be importing TensorFlow."""
         self._end(0.0 if self._importing else timeout)
 
     def _end(self, timeout: float) -> None:
@@ -184,7 +184,7 @@ class Child:
 
     @contextlib.contextmanager
     def _own_process(self, request: object) -> Iterator[None]:
-        """Yields a fresh process for a stage that wants one of its own; it ends with the stage."""
+        """Give a stage that asks for it a process of its own, which ends with the block."""
         own = isinstance(request, Stage) and request.own_process
         if own:
             self._end(0.0 if self._importing else 5.0)
@@ -208,7 +208,7 @@ class Child:
 
 
 def _dotted(function: str) -> str:
-    """Returns a function for people: consoles show the :train: of module:train: as an emoji."""
+    """Returns module:function as module.function, since consoles show the :train: in module:train: as an emoji."""
     return function.replace(":", ".")
 
 
@@ -217,7 +217,7 @@ def _json(request: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Runtime arguments as JSON; the child validates them into the types its function asks for."""
+    """Returns a runtime argument as JSON; the child validates it into the type that its function asks for."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", by_alias=True)
     if isinstance(value, Path):

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-from headway.process import owned, uncollected
+from headway.process import gc_paused, is_own_process
 from headway.user_code.quiet_stderr import without_tensorflows_lines
 
 
@@ -20,13 +20,13 @@ def startup() -> Iterator[None]:
     With TF_CPP_MIN_LOG_LEVEL at 0 or 1, with TensorFlow imported already, or in a process that is not Headway's own,
     nothing is changed.
     """
-    if not owned():
+    if not is_own_process():
         yield
         return
     if "tensorflow" in sys.modules or os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") in ("0", "1"):
         yield
         return
-    with without_tensorflows_lines(), uncollected():
+    with without_tensorflows_lines(), gc_paused():
         yield
         if "tensorflow" in sys.modules:  # a user's module may do without
             sys.modules["tensorflow"].config.list_physical_devices()

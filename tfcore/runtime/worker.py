@@ -39,7 +39,7 @@ from pydantic import BaseModel, TypeAdapter
 from headway.config import load
 from headway.errors import KINDS, HeadwayError
 from headway.monitor import Monitor
-from headway.process import leave, own, quiet_libraries, uncollected
+from headway.process import exit_now, gc_paused, mark_own_process, quiet_libraries
 from headway.storage.atomic_io import storage_error
 
 PROGRESS_SECONDS = 0.1
@@ -47,7 +47,7 @@ PROGRESS_SECONDS = 0.1
 OURS = tuple(str(Path(__file__).parents[2] / package) + "/" for package in ("headway", "beam_jobs", "tfcore", "flows"))
 LIBRARIES = tuple(sysconfig.get_path(name) + "/" for name in ("stdlib", "purelib", "platlib"))
 FROM_OUTSIDE = {"UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError"}
-"""Another worker was lost, or the call was ended: no line of the user's is to blame, though one may lead there."""
+"""The errors of a lost worker or an ended call: no line of the user's is to blame, though one may lead there."""
 
 
 class Answers:
@@ -64,11 +64,11 @@ class Answers:
                 self._file.write(line)
                 self._file.flush()
             except BrokenPipeError:
-                leave(1)  # nobody is left to answer to
+                exit_now(1)  # nobody is left to answer to
 
 
 def _plain(value: Any) -> Any:
-    """NumPy and TensorFlow scalars, arrays and paths as JSON values."""
+    """Returns NumPy and TensorFlow scalars, arrays and paths as JSON values."""
     if isinstance(value, Path):
         return str(value)
     if hasattr(value, "numpy"):
@@ -103,7 +103,7 @@ class RelayMonitor(Monitor):
 
 
 class Requests:
-    """The reader thread: queues calls, stops the newest one on request, ends the process when the pipe closes."""
+    """The reader thread: queues calls, stops the newest one on request, exits the process when the pipe closes."""
 
     def __init__(self, descriptor: int):
         self.queue: queue.Queue[tuple[dict[str, Any], threading.Event]] = queue.Queue()
@@ -120,7 +120,7 @@ class Requests:
                 else:
                     stop = threading.Event()
                     self.queue.put((request, stop))
-        leave(0)
+        exit_now(0)
 
 
 def resolve(call: str) -> Callable[..., Any]:
@@ -169,8 +169,8 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def explained(error: Any) -> tuple[str, BaseException]:
-    """Returns the reason of a TensorFlow error, with its op; and the error that names the user's line, or the error
-    itself where no user's line leads to the op, or the cause came from outside, such as a lost worker."""
+    """Returns the reason of a TensorFlow error, with its op, and an error that names the user's line. The latter is the
+    error itself where no user's line leads to the op, or the cause came from outside, such as a lost worker."""
     from tfcore.graph.op_errors import FRAME, MADE_AT, op_of, why
 
     op = op_of(error)
@@ -199,9 +199,9 @@ def _users(file: str) -> bool:
 
 
 def preload(modules: list[str]) -> dict[str, Any] | None:
-    """Import `modules`; the error that answers every call if that fails, or None."""
+    """Import `modules`; returns the error, as JSON, that answers every call if that fails, else None."""
     try:
-        with uncollected():
+        with gc_paused():
             for module in modules:
                 importlib.import_module(module)
             if "tensorflow" in sys.modules:
@@ -229,7 +229,7 @@ def main() -> None:
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is wanted
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    own(requests_fd)
+    mark_own_process(requests_fd)
     quiet_libraries()
     faulthandler.enable()  # a crash in native code then prints where Python was
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

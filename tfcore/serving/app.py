@@ -36,7 +36,7 @@ from tfcore.serving.server import GRACE_BYTES, GRACE_SECONDS
 
 MIB = 1 << 20
 SMALL_BYTES, SMALL_VALUES = 32 << 10, 10_000
-"""A larger request waits for the thread of large ones: of those there is one, since each may take much memory."""
+"""A larger request waits for the thread of large ones, of which there is only one, since each may take much memory."""
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]*)?")
 _ADDRESS = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|[0-9]+(\.[0-9]+){3}")
 """An IP address, which no name server can point elsewhere."""
@@ -49,11 +49,11 @@ def make_app(
     hosts: tuple[str, ...] = (),
     reload_seconds: float = 2.0,
 ) -> Starlette:
-    """Returns the application; its `state.answers` counts requests. It follows the watch, and closes it when it ends.
+    """Returns the application; `state.answers` counts its requests. It follows the watch and closes it at its end.
 
     Args:
-        max_request_bytes: a larger body is answered 413; where those under way are more together, only small ones are taken.
-        hosts: names in the Host header that are right besides localhost, this machine's own name and any IP address; "*": all.
+        max_request_bytes: a larger body is answered 413; while all under way exceed it, only small ones are taken.
+        hosts: names that the Host header may have besides localhost, this machine's name and IP addresses; "*": all.
         reload_seconds: how often the registry is asked for the champion.
     """
     answers = Answers(watch, max_request_bytes)
@@ -80,12 +80,12 @@ def make_app(
 
 
 class Guard:
-    """Refuses what a web page caused, before a request is read.
+    """ASGI middleware that refuses requests that a web page caused, before they are read.
 
-    A page that a person has open can send requests to any address that the browser reaches. Its name in the Host header is
-    foreign where it was resolved to this machine (421); Origin and Sec-Fetch-Site say that it is another site (403). Programs
-    send neither, and reach the server by localhost, any IP address, this machine's own name and the names that are given.
-    """
+    A page that a person has open can send requests to any address that the browser reaches. If the page's own name was
+    resolved to this machine, the Host header has that foreign name (421); else Origin or Sec-Fetch-Site say that it is
+    another site (403). Programs send neither, and reach the server by localhost, any IP address, this machine's own
+    name and the names that are given."""
 
     def __init__(self, app: Any, *, hosts: tuple[str, ...]):
         self._app, self._given = app, {name.lower() for name in hosts}
@@ -96,7 +96,7 @@ class Guard:
         await (error_response(*refusal) if refusal else self._app)(scope, receive, send)
 
     def refusal(self, headers: Headers) -> tuple[int, str] | None:
-        """Returns (status, why) of a request that is not answered; None of one that may be."""
+        """Returns the HTTP status and the reason with which a request is refused; None for one that is allowed."""
         hosts = headers.getlist("host")  # none: of a program that speaks HTTP/1.0
         name = host_of(hosts[0]) if len(hosts) == 1 else ""
         if hosts and not (name in self._names or _ADDRESS.fullmatch(name) or "*" in self._given):
@@ -109,20 +109,20 @@ class Guard:
 
 
 def host_of(header: str) -> str:
-    """Returns the name in a Host header, in small letters and without its port; "" where it is none."""
+    """Returns the name in a Host header, in lower case and without its port; "" for a header that is no name."""
     found = _HOST.fullmatch(header.lower())
     return found[1].strip("[]") if found else ""
 
 
 class Answers:
-    """The handlers of the addresses."""
+    """The request handlers of the routes."""
 
     def __init__(self, watch: ChampionWatch, max_request_bytes: int):
         self._watch, self._most, self._bytes, self.requests = watch, max_request_bytes, 0, 0
         self.small, self.large = ThreadPoolExecutor(2, "small-requests"), ThreadPoolExecutor(1, "large-requests")
 
     async def post(self, request: Request) -> Response:
-        """Answers predict, in a thread."""
+        """Answers a :predict request; the model computes in a thread."""
         self.requests += 1
         model, loop = self._model(request), asyncio.get_running_loop()
         began, body, size = loop.time(), bytearray(), 0
@@ -162,7 +162,7 @@ class Answers:
         return JSONResponse({"model_spec": spec, "metadata": {"signature_def": {"signature_def": model.signature_def}}})
 
     def _model(self, request: Request) -> ServedModel:
-        """Returns the served model, if the address names it."""
+        """Returns the served model; RequestError (404) if the address names another model or version."""
         model, name, version = self._watch.model, request.path_params["name"], request.path_params.get("version")
         if name != model.name or version not in (None, str(model.version)):
             asked = f"Latest({name})" if version is None else f"Specific({name}, {version})"
@@ -171,7 +171,7 @@ class Answers:
         return model
 
     async def failed(self, request: Request, error: Exception) -> Response:
-        """Returns any error as JSON."""
+        """Returns the answer to any error as JSON, and logs one that is a bug."""
         if isinstance(error, ClientDisconnect):
             return Response(status_code=400)  # which nobody reads
         if isinstance(error, RequestError):
@@ -183,7 +183,7 @@ class Answers:
 
 
 def answered(model: ServedModel, body: bytearray) -> str:
-    """Returns the JSON that answers a request's body, which is empty afterwards. NaN and infinities stand bare."""
+    """Returns the JSON that answers a request's body, and empties the body. NaN and infinities are not quoted."""
     value = parsed(body)
     has_columns, rows = "inputs" in value, _rows_of(model, value)
     del value  # it may be large
@@ -209,7 +209,7 @@ def _rows_of(model: ServedModel, value: dict[str, Any]) -> Rows:
 
 
 def _plain(name: str, array: NDArray[Any]) -> list[Any]:
-    """Returns an output as JSON values; bytes that are no text, or of a name that says so, are {"b64": ...}."""
+    """Returns an output as JSON values; bytes that are no text, or of an output named *_bytes, are {"b64": ...}."""
 
     def text(value: bytes) -> Any:
         with contextlib.suppress(UnicodeDecodeError):
@@ -221,6 +221,6 @@ def _plain(name: str, array: NDArray[Any]) -> list[Any]:
 
 
 def error_response(status: int, reason: str) -> Response:
-    """Returns an error as JSON. After all but a mistake in a whole body, the connection ends, lest the rest be read."""
+    """Returns an error as JSON. Unless its status is 400, it closes the connection, so that no more is read."""
     shown = {"error": short(reason, 1000)}  # it may quote the request
     return JSONResponse(shown, status, {} if status == 400 else {"Connection": "close"})

@@ -32,8 +32,8 @@ from tfcore.export.signatures import NULLABLE, Signature, Tensor
 
 MOST_ROWS = 16_384
 MOST_VALUES = 1_000_000
-"""Of a body, where a value with a name counts twice; of the arrays that it becomes; and of an answer. A million take some
-100 MB while they are read."""
+"""The most values of a body (one with a name counts twice), of the arrays that it becomes, and of an answer. A million
+take some 100 MB while they are read."""
 WIDE_BYTES = 8 << 20
 """In a longer body no letter may be outside Unicode's basic plane: Python would hold all letters of the body in four bytes."""
 _WORDS = {
@@ -49,7 +49,7 @@ Cells = Mapping[str, list[Any]]  # by input, a value of each row; None is a null
 
 
 class RequestError(HeadwayError):
-    """A request that is not answered. `status`, of HTTP, is 400 for a mistake of the client's."""
+    """The error of a request that is refused. `status` is that of HTTP: 400 for a mistake of the client's."""
 
     def __init__(self, problem: str, *, status: int = 400, where: str | None = None, fix: str | None = None):
         super().__init__(problem, where=where, fix=fix)
@@ -57,14 +57,14 @@ class RequestError(HeadwayError):
 
 
 def check_size(count: int, what: str, where: str, most: int) -> None:
-    """Raises RequestError for more than `most`, before they take memory."""
+    """Raises RequestError (413) for a count above `most`, before the values take memory."""
     if count > most:
         problem = f"has {count:,} {what}, more than {most:,}"
         raise RequestError(problem, status=413, where=where, fix="send fewer rows at once")
 
 
 def most_values(body: bytearray) -> int:
-    """Returns an upper bound of the values of a body, in which those with a name count twice; it ends beyond the limit."""
+    """Returns an upper bound of a body's values, where named ones count twice; it stops counting at the limit."""
     count = 1
     for at in range(0, len(body), 1 << 20):  # in pieces, since other threads wait for each
         count += sum(map(body[at : at + (1 << 20)].count, (b",", b"[", b"{", b":")))
@@ -118,11 +118,11 @@ class Rows:
     signature: str
     count: int
     arrays: dict[str, Array]
-    """By input, [rows], [rows, n], [rows, longest], or [] of one value for all rows; texts are objects of bytes."""
+    """The arrays by input: [rows], [rows, n], [rows, longest], or [] for all rows; texts are objects of bytes."""
 
 
 class SignatureReader:
-    """Reads parsed requests to one signature. What is wrong with one is a RequestError that names place, value and fix."""
+    """Reads parsed requests to one signature. A mistake in one is a RequestError that names place, value and fix."""
 
     def __init__(self, name: str, signature: Signature, columns: Sequence[Column]):
         self.name = name
@@ -138,7 +138,7 @@ class SignatureReader:
         self._only = values[0].name if len(tensors) == 1 else None
 
     def of_instances(self, instances: Any) -> Rows:
-        """Reads the row form: a list of objects, or of values where the signature has one input."""
+        """Reads the row form of a request: a list of objects, or of values where the signature has one input."""
         count = self._count_of(instances, "instances")
         if self._only is not None and not isinstance(instances[0], dict):
             instances = [{self._only: value} for value in instances]
@@ -146,7 +146,7 @@ class SignatureReader:
         return self._rows(cells, count, lambda name, row: f"instances[{row}].{name}", {})
 
     def of_inputs(self, inputs: Any) -> Rows:
-        """Reads the column form: an object of lists, or one list where the signature has one input."""
+        """Reads the column form of a request: an object of lists, or one list where the signature has one input."""
         if self._only is not None and not isinstance(inputs, dict):
             inputs = {self._only: inputs}
         cells = dict(_checked(inputs, dict, "inputs", "send one list per column"))
@@ -165,7 +165,7 @@ class SignatureReader:
         return self._rows(cells, count, lambda name, row: f"inputs.{name}[{row}]", arguments)
 
     def _count_of(self, rows: Any, where: str) -> int:
-        """Returns the number of rows, unless they would have too many cells: each has one for every input."""
+        """Returns the number of rows; RequestError for none, or if rows times inputs is beyond the limit."""
         count = len(_checked(rows, list, where, "send one object per row, or a list of values per column as inputs"))
         if not count:
             raise RequestError("has no rows", where=where, fix="send at least one")
@@ -183,7 +183,7 @@ class SignatureReader:
             raise RequestError(f"{self.name} has no input {_shown(name)}", where=where, fix=fix)
 
     def _cells(self, instances: list[Any]) -> Cells:
-        """Returns the values of rows by their names."""
+        """Returns the values of all rows by name, None where a row lacks one."""
         for number, row in enumerate(instances):
             _checked(
                 row, dict, f"instances[{number}]", 'send one object per row: {"instances": [{"name": value, ...}, ...]}'
@@ -227,7 +227,7 @@ class SignatureReader:
 
 
 class _Input:
-    """What a reader has to know of an input: what it takes, and what stands in its array for a null."""
+    """What a reader has to know of an input: the values it takes, and the filler of its array for a null."""
 
     def __init__(self, tensor: Tensor, column: Column | None, *, has_presence: bool = False):
         self.dtype, self.words = tensor.dtype, _WORDS[tensor.dtype]
@@ -235,7 +235,7 @@ class _Input:
             self.words = f"an integer, {UNITS[column.temporal]} since 1970-01-01 (UTC)"
         self.null_words = None if column is None or tensor.dtype == "string" else column.null
         self.wanted = (tensor.shape[1] or 0) if len(tensor.shape) == 2 else None
-        """How many values a row has; 0: any number, as a list; None: one, and no list."""
+        """The number of values in a row's list; 0: any number; None: a row has one value and no list."""
         can_be_nan = tensor.dtype == "float32" and not has_presence
         is_nullable = column is not None and column.nullable and (has_presence or (can_be_nan and self.wanted != 0))
         self.takes_null = is_nullable or tensor.default is not None
@@ -249,7 +249,7 @@ def _checked(value: Any, kind: type, where: str, fix: str) -> Any:
 
 
 def _lengths(values: Sequence[Any], wanted: int, where: Callable[[int], str]) -> NDArray[np.int64]:
-    """Returns how many values each row of a list, or of a vector of `wanted`, has; a null has none."""
+    """Returns the number of values of each row's list, or of its vector of `wanted` values; a null has 0."""
     for row, value in enumerate(values):
         if value is not None and not (isinstance(value, list) and (not wanted or len(value) == wanted)):
             fits = f"a list of {counted(wanted, 'value')}" if wanted else "a list"
@@ -275,7 +275,7 @@ def _filled(values: list[Any], mask: NDArray[np.bool_], one: _Input, where: Call
 
 
 def _converted(values: list[Any], dtype: str) -> Array:
-    """Returns values of JSON as an array. Raises ValueError or OverflowError where one is of another type, or beyond this one."""
+    """Returns JSON values as an array. ValueError: one has another type; OverflowError: one is too large."""
     if not {*map(type, values)} <= _TYPES[dtype]:
         raise ValueError
     if dtype == "string":

@@ -1,4 +1,4 @@
-"""The model that answers requests: a version, loaded, which the new champion replaces.
+"""The model that answers requests: a loaded version, which each new champion replaces.
 
     watch = ChampionWatch(registry, say=print)
     model = watch.model                   # to be asked once per request: the request ends on the model that it began with
@@ -40,7 +40,7 @@ with startup():
 
 
 class ChampionWatch:
-    """Loads the champion, or the version that is named, when it is made. StoreError: there is none, or it is damaged.
+    """Loads the champion, or the named version, and holds the served model. StoreError: it is missing or damaged.
 
     Args:
         version: to serve this one (a number, previous or an alias), whatever becomes the champion; None: the champion.
@@ -54,7 +54,7 @@ class ChampionWatch:
         self.model, self._held = self._load(version or CHAMPION)
 
     async def follow(self, seconds: float) -> None:
-        """Serves each new champion; looks for one every so many seconds, without an end."""
+        """Serves each new champion, looking every `seconds` seconds without an end; returns if `version` is given."""
         wait, said, is_new = seconds, "", True
         while True:
             if is_new:
@@ -77,11 +77,11 @@ class ChampionWatch:
                 wait, said = min(2 * wait, max(60.0, seconds)), text
 
     def close(self) -> None:
-        """Lets the version be removed."""
+        """Ends the lease that keeps the served version from being removed."""
         self._held.close()
 
     def _look(self) -> bool:
-        """Serves the champion if it has changed; returns whether it has."""
+        """Serves the champion if it has changed, and says so; returns whether it has."""
         events, before = self._registry.history(), self.model.version
         if not events or events[-1].version == before:
             return False
@@ -116,7 +116,7 @@ class ServedModel:
         self._readers = {n: SignatureReader(n, one, self.metadata.columns) for n, one in self.signatures.items()}
 
     def reader(self, signature: str) -> SignatureReader:
-        """Returns the reader of requests to a signature."""
+        """Returns the reader of requests to a signature; RequestError if there is no such signature."""
         if signature not in self._readers:
             fix = f"there is: {', '.join(self._readers)}"
             raise RequestError(f"there is no signature {signature[:60]!r}", where="signature_name", fix=fix)
@@ -150,7 +150,7 @@ class ServedModel:
 
 
 def _nothing(tensor: Tensor, rows: int) -> NDArray[Any]:
-    """Returns zeros, empty texts or the default of an input."""
+    """Returns an array for an input: its default value, else zeros or empty texts."""
     shape = [rows if place == 0 else size or 1 for place, size in enumerate(tensor.shape)]
     if tensor.dtype == "string":
         return np.full(shape, b"", object)
@@ -158,6 +158,6 @@ def _nothing(tensor: Tensor, rows: int) -> NDArray[Any]:
 
 
 def _reason(error: tf.errors.OpError) -> str:
-    """Returns TensorFlow's reason, without the places in the graph."""
+    """Returns the reason that TensorFlow gives for an error, without the places in the graph."""
     text = why(error).rpartition("<stack traces unavailable> ")[2].rpartition("assertion failed: ")[2]
     return text.strip("[] ").replace("] [", " ")  # an Assert prints each of its values in brackets

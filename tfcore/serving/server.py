@@ -17,15 +17,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from headway.errors import ConfigError
 
 CONNECTIONS = 500
-"""That may be open; fewer where the process may not have twice as many files open."""
+"""The most open connections; fewer where the process may not have twice as many files open."""
 BACKLOG = 256
-"""Connections that may wait to be taken: as many may come in a second in which the server's thread had to wait."""
+"""The most connections that wait to be accepted: as many may come in a second in which the server's thread is busy."""
 GRACE_SECONDS, GRACE_BYTES = 10.0, 640 << 10
-"""How long a client may take to begin a request, and besides for so much of a body or of an answer."""
+"""The seconds that a client may take to begin a request, and again for each so many bytes of a body or an answer."""
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Returns a socket that accepts no connections until it is served. ConfigError: it cannot be bound to this address."""
+    """Returns a socket bound to the address, which does not listen yet. ConfigError: the address cannot be used."""
     try:
         if port > 65_535:  # which getaddrinfo would take for another
             raise OverflowError("a port is at most 65535")
@@ -41,13 +41,13 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def address(listener: socket.socket) -> str:
-    """Returns the server's http://host:port."""
+    """Returns the server's URL, http://host:port."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class BoundedProtocol(H11Protocol):
-    """One of at most `limit_concurrency` connections: a new one takes the place of the one that would be cut first."""
+    """A connection, of at most `limit_concurrency`: a new one replaces the waiting one that would be cut first."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -60,7 +60,7 @@ class BoundedProtocol(H11Protocol):
 
     @property
     def _is_waiting(self) -> bool:
-        """Whether the client is to begin a request."""
+        """Whether the server waits for the client to begin a request."""
         return self.cycle is None or self.cycle.response_complete
 
     def on_response_complete(self) -> None:
@@ -82,7 +82,7 @@ class BoundedProtocol(H11Protocol):
 
 
 def make_server(app: Any, connections: int = CONNECTIONS) -> uvicorn.Server:
-    """Returns a server of the application; `should_exit` ends it."""
+    """Returns a server of the application; setting its `should_exit` ends it."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     config = uvicorn.Config(
         app,
@@ -100,7 +100,7 @@ def make_server(app: Any, connections: int = CONNECTIONS) -> uvicorn.Server:
 
 
 def run(app: Any, listener: socket.socket) -> None:
-    """Serves until a signal asks for the end."""
+    """Serves the application until SIGINT or SIGTERM."""
     server = make_server(app)
     for number in (
         signal.SIGINT,

@@ -1,14 +1,14 @@
 """Augmentation of training rows in the graph, between shuffle and batches.
 
     augment = Augment(config, parameters, seed=7)
-    rows |= augment.placed(window, order, seen, epoch, first)       # where each row stands in its epoch
+    rows |= augment.extras(window, order, seen, epoch, first)       # where each row stands in its epoch
     rows = augment(rows)                                            # the same inputs, varied
 
-Mixup comes first: a row is averaged with the one before it in the shuffled window, by a share of at least a half of its
-own. Numbers and pixels are averaged, a category is one of the two, picked with that probability, and so is a row's whole
-set of lists. The label's share takes the rows' weights into account, so that the loss is that of both rows, each by its
-share and its weight; a class index becomes a probability for each class. Then images are flipped and cropped by `vary`,
-which is one gather: integers alone, so that a row's pixels do not depend on the batch it is in.
+Mixup comes first: each row is averaged with the row before it in the shuffled window, and its own share is at least a
+half. Numbers and pixels are averaged. A category is that of one of the two rows, picked with the shares as
+probabilities, and so are all lists of a row together. The label's share takes the rows' weights into account, so that
+the loss is that of both rows, each by its share and weight; a class index becomes a probability for each class. Then
+`vary` flips and crops images by one gather: integers alone, so that a row's pixels do not depend on its batch.
 
     draws = Draws(seed=7, epoch=epoch, index=index)          # int64 [rows] each
     draws.uniform(3)                                         # float32 [rows] in [0, 1)
@@ -37,11 +37,11 @@ _SALT = 0x617567 << 32
 _EPOCH, _INDEX, _PARTNER = "augment/epoch", "augment/index", "augment/partner/"
 FLIP_X, FLIP_Y, CROP_X, CROP_Y = range(4)
 DRAWS = 16
-"""Draws of one image column; the next column's follow."""
+"""The number of draws of one image column; those of the next column follow."""
 _SHARE, _MIX_CATEGORY, _MIX_LISTS = range(1 << 16, (1 << 16) + 3)
-"""Draws beyond those of any number of images."""
+"""Numbers of draws above those of the image columns, however many there are."""
 CHUNK_BYTES, CHUNK_ROWS = 1 << 20, 8192
-"""Most at a time: what stays in a core's cache as float32."""
+"""The most bytes and rows that are varied at a time, so that they stay in a core's cache as float32."""
 LEVELS = 1 << 16
 """Quantiles in the table of mixup's shares."""
 
@@ -54,7 +54,7 @@ class Augment:
         seed: of the run.
 
     Raises:
-        ConfigError: a setting has nothing to work on.
+        ConfigError: flip or crop without an image among the inputs, or a crop too large for mirrored padding.
     """
 
     def __init__(self, config: AugmentConfig, parameters: TransformParameters, *, seed: int):
@@ -65,14 +65,14 @@ class Augment:
         head = label_head(parameters.label)
         self.classes = head.outputs if head.task.per_class else 0
         self.soft = bool(config.mixup and self.classes)
-        """Whether a label is a probability for each class, float32 [rows, classes]."""
+        """Whether mixup makes a label the probabilities of all classes, float32 [rows, classes]."""
         row = sum(math.prod(inputs[name][0]) for name in self._images)
         self.chunk = max(8, min(CHUNK_ROWS, CHUNK_BYTES // max(1, row)))
         """Rows that are varied at a time."""
 
-    def placed(self, window: Batch, order: tf.Tensor, skipped: tf.Tensor, epoch: tf.Tensor, first: tf.Tensor) -> Batch:
-        """Returns the columns that augmentation needs of the rows `window[order][skipped:]`: index, epoch, mixed-in
-        row.
+    def extras(self, window: Batch, order: tf.Tensor, skipped: tf.Tensor, epoch: tf.Tensor, first: tf.Tensor) -> Batch:
+        """Returns what augmentation needs beside the rows `window[order][skipped:]`, as columns to add to them: each
+        row's index in the epoch, the epoch, and with mixup the row before it.
 
         Args:
             order: int32 [rows], the window's permutation.
@@ -86,7 +86,7 @@ class Augment:
         return columns
 
     def __call__(self, rows: Batch) -> Batch:
-        """Augment rows that have the columns of `placed`, and remove these; other dtypes and ranges stay."""
+        """Returns the rows augmented, without the columns of `extras`; inputs keep their dtypes and ranges."""
         config = self._config
         rows = dict(rows)
         draws = Draws(seed=self._seed, epoch=rows.pop(_EPOCH), index=rows.pop(_INDEX))
@@ -127,8 +127,8 @@ class Augment:
 
 
 def vary(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, number: int = 0) -> tf.Tensor:
-    """Pad, flip and crop uint8 [rows, height, width, channels]: output pixel (y, x) of a row is input pixel
-    (rows[y], columns[x]). `number` is the number of the image column."""
+    """Returns images, uint8 [rows, height, width, channels], padded, flipped and cropped to their old size. `number`
+    counts the image columns, each of which has random numbers of its own."""
     if config.flip == "none" and not config.crop:
         return pixels
     first = number * DRAWS
@@ -146,7 +146,7 @@ def vary(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, number: int = 0
 
 
 def _places(size: int, draws: Draws, flips: bool, pad: int, flip: int, shift: int) -> tf.Tensor:
-    """Returns the place on the padded side that each output place takes; int32 [rows or 1, size]."""
+    """Returns the position along a padded side that each output position is read from; int32 [rows or 1, size]."""
     places = tf.range(size)[None]
     if flips:
         places = tf.where((draws.below(flip, 2) == 1)[:, None], places[:, ::-1], places)
@@ -157,10 +157,10 @@ def _places(size: int, draws: Draws, flips: bool, pad: int, flip: int, shift: in
 
 @lru_cache(maxsize=4)
 def beta_quantiles(alpha: float) -> NDArray[np.float32]:
-    """Quantiles of max(x, 1 - x) for x ~ Beta(alpha, alpha): a row's share in its mix, at least a half.
+    """Returns `LEVELS` quantiles of max(x, 1 - x) for x ~ Beta(alpha, alpha): a row's own share in mixup.
 
-    A table, since a logarithm computed in the graph has another last bit in a vector's middle than at its end, so that a
-    row would depend on where in a batch it stands.
+    It is a table because a logarithm in the graph rounds differently in the middle of a vector than at its end: a row's
+    result would depend on its position in the batch.
     """
     # with x = 1 / (1 + exp(-t)) the density in t, (x (1 - x))**alpha, is smooth for every alpha
     t = np.linspace(0.0, 40.0 / min(alpha, 1.0), 400_001)
@@ -171,11 +171,11 @@ def beta_quantiles(alpha: float) -> NDArray[np.float32]:
 
 
 _COLUMNS = 1 << 20
-"""Numbers of one draw lie this far from the next draw's."""
+"""The distance between the hash seeds of two draws; the columns of one draw lie between them."""
 
 
 class Draws:
-    """Random numbers for a batch of rows, each a hash of (seed, epoch, index of the row, number of the draw).
+    """Random numbers for a batch of rows: each a hash of (seed, epoch, index of the row, number of the draw).
 
     Args:
         seed: of the run.
@@ -188,7 +188,7 @@ class Draws:
         self._key = hash64(tf.bitwise.bitwise_xor(hash64(epoch, seed), index), 0)
 
     def bits(self, draw: int, columns: int | None = None) -> tf.Tensor:
-        """Random bits, uint64 [rows], or [rows, columns]."""
+        """Returns random bits, uint64 [rows], or [rows, columns]."""
         if columns is None:
             return hash64(self._key, draw * _COLUMNS)
         steps = tf.range(columns, dtype=tf.int64)
@@ -196,12 +196,12 @@ class Draws:
         return hash64(self._key[:, None] + offsets[None], draw * _COLUMNS)
 
     def uniform(self, draw: int, columns: int | None = None) -> tf.Tensor:
-        """Uniform float32 in [0, 1), multiples of 2**-24, which float32 holds exactly."""
+        """Returns uniform float32 in [0, 1), multiples of 2**-24, which float32 holds exactly."""
         high = tf.bitwise.right_shift(self.bits(draw, columns), tf.constant(40, tf.uint64))
         return tf.cast(high, tf.float32) * (1.0 / (1 << 24))
 
     def below(self, draw: int, count: int) -> tf.Tensor:
-        """Uniform int32 in 0 .. count - 1."""
+        """Returns uniform int32 [rows] in 0 .. count - 1."""
         high = tf.bitwise.right_shift(self.bits(draw), tf.constant(32, tf.uint64))
         return tf.cast(
             tf.bitwise.right_shift(high * tf.constant(count, tf.uint64), tf.constant(32, tf.uint64)), tf.int32

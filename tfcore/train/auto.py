@@ -22,26 +22,26 @@ from tfcore.train.config import EarlyStoppingConfig, TrainingConfig
 from tfcore.train.schedule import COSINE, Schedule
 
 LARGE = 256_000
-"""From this many train rows on, three epochs of batches of 256 are as many steps as the longest automatic training of mlp."""
+"""From this many train rows on the defaults hold: their three epochs are at least `MOST_STEPS` steps of 256 rows."""
 FEW = 20_000
-"""Below this many train rows two_towers has no hidden layers: a product of embeddings is what few rows can tell."""
+"""Below this many train rows two_towers has no hidden layers: they suffice for a product of embeddings only."""
 LEAST_HOLDOUT = 100
-"""From this many train rows on a holdout ends the training of a model without penalties."""
+"""From this many train rows on, a model without penalties stops early on a holdout."""
 EPOCHS, LEAST_STEPS, MOST_STEPS = 25, 1000, 3000
 LEAST_STEPS_OF_IMAGES = 300
-"""Their steps are slow."""
+"""The least steps of a model with image inputs, whose steps are slow."""
 RATE, RATE_OF_MEMBERS, WARMUP = 0.002, 0.006, 0.05
 PATIENCE, LOOKS = 10, 40
 """Evaluations of the holdout: how many without improvement end the training, and how many there are in all."""
 HIDDEN = (128, 128)
 """The hidden layers of a member of ensemble."""
 MOST_EPOCHS, WORK, MOST_WORK = 120, 1e8, 6e12
-"""The passes of ensemble over few rows, and the multiplications and additions that it spends on each row and on all: 40 s of
-two cores for 20,000 rows, two minutes for 60,000 and more."""
+"""Limits of ensemble's automatic length: epochs, and floating-point operations for each row and for all rows together.
+They allow 40 s of two cores for 20,000 rows, two minutes for 60,000 and more."""
 _NUMBERS = 8, 512
-"""The width of a number's embedding and of all of them, by which the work is estimated."""
+"""The width of one number's embedding, and the most of all together, by which the work is estimated."""
 _BATCHES = ((2_000, 32), (8_000, 64), (32_000, 128))
-"""(below so many rows, the batch size); else that of the config."""
+"""Pairs of (number of rows, the batch size for fewer rows); from the last on the config's batch size holds."""
 _BATCHES_OF_MEMBERS = ((800, 32), (3_000, 64), (12_000, 128))
 _ADAM = ("adam", "adamw", "nadam")
 
@@ -58,10 +58,10 @@ class Facts(Frozen):
 
 
 def resolve(training: TrainingConfig, model: ModelConfig, facts: Facts) -> tuple[TrainingConfig, ModelConfig]:
-    """Both configs with every key that was left out chosen by the size of the data.
+    """Returns both configs, with a value chosen by the size of the data for every key that was left out.
 
-    What comes out has every key set, so that resolving it again changes nothing, and an explicit spelling of the same
-    values is the same config.
+    The result has every key set. So resolving it again changes nothing, and it equals a config that gives the same
+    values explicitly.
     """
     if not facts.rows:
         return _explicit(training), _explicit(model)
@@ -74,7 +74,7 @@ def resolve(training: TrainingConfig, model: ModelConfig, facts: Facts) -> tuple
 
 
 def _members_training(training: TrainingConfig, facts: Facts, model: ModelConfig) -> TrainingConfig:
-    """Choose as many passes as the time allows, and a rate that comes down to 0 where the decay is chosen, and once more."""
+    """Choose ensemble's batch size, steps and rate: a cosine to 0 until the weight decay is chosen, one to the end."""
     settings, chosen = training.model_fields_set, dict[str, Any]()
     batch = training.batch_size
     if "batch_size" not in settings:
@@ -96,7 +96,7 @@ def _members_training(training: TrainingConfig, facts: Facts, model: ModelConfig
 
 
 def _rated(training: TrainingConfig) -> bool:
-    """Returns whether the learning rate is to be chosen: it is left out, or `cosine` without settings."""
+    """Returns whether to choose the rate: it is left out or a bare `cosine`, and the optimizer is one of `_ADAM`."""
     asked = training.learning_rate
     cosine = isinstance(asked, Schedule) and asked.name == COSINE and not asked.settings
     return ("learning_rate" not in training.model_fields_set or cosine) and training.optimizer.name in _ADAM
@@ -123,8 +123,8 @@ def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> Tra
 
 
 def _batch(training: TrainingConfig, rows: int, batches: tuple[tuple[int, int], ...]) -> int:
-    """Choose a batch size by the rows that micro-batches divide; the config's own with ranking or retrieval, and where
-    several devices are to divide it."""
+    """Returns a batch size for so many rows, a multiple of `micro_batches`. With ranking, retrieval or several devices
+    it is the config's own."""
     default, parts = training.batch_size, training.micro_batches
     if (
         training.ranking is not None
@@ -152,7 +152,7 @@ def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
 
 
 def _left_out(model: ModelConfig, chosen: dict[str, Any]) -> ModelConfig:
-    """Returns the model config with the chosen values of the keys that it leaves out."""
+    """Returns `model` with the values of `chosen` for keys that it leaves out, and with every key set."""
     return _explicit(model, {name: value for name, value in chosen.items() if name not in model.model_fields_set})
 
 

@@ -1,4 +1,4 @@
-"""What a training does between its steps: history, early stopping, TensorBoard summaries, trials of a study, checkpoints.
+"""Callbacks that act between training steps: history, early stopping, TensorBoard summaries, trials, checkpoints.
 
     recorder = Recorder(total=2000, batch=256, monitor=monitor)      # or a session's, by itself: Recorder()
     recorder(32, outcome)
@@ -29,12 +29,12 @@ from tfcore.train.trainer import Callback, TrainingSession
 
 PROGRESS_SECONDS = 0.25
 POINTS = 200
-"""Of a history, about."""
+"""The number of points in a history, about."""
 
 
 class Recorder(Callback):
-    """Reports each call's outcome, and keeps the history: the loss and the scheduled numbers about `POINTS` times, and what
-    other callbacks record. In a session its arguments are those of the training."""
+    """Reports progress after each call of the compiled steps, and keeps the history: loss and scheduled numbers about
+    `POINTS` times, and what other callbacks record. A session sets the arguments in `build`."""
 
     name = "recorder"
 
@@ -82,7 +82,7 @@ class Recorder(Callback):
         self._show(step)
 
     def loss(self) -> float | None:
-        """Returns the weighted mean training loss since the last call of this; None where no step counted."""
+        """Returns the weighted mean training loss since the last call of this method; None if no step was applied."""
         loss = self._loss / self._weight if self._weight else None
         self._loss = self._weight = 0.0
         return loss
@@ -95,7 +95,7 @@ class Recorder(Callback):
 
     @property
     def steps_per_second(self) -> float | None:
-        """The speed of this process after its first call, so without tracing and compiling."""
+        """Steps per second after this process's first call, which traces and compiles; None without a second call."""
         if self._first_at is None or self._last_step <= self._first_step:
             return None
         return round((self._last_step - self._first_step) / max(self._last_at - self._first_at, 1e-9), 1)
@@ -130,8 +130,8 @@ class Recorder(Callback):
 
 
 class EarlyStopping(Callback):
-    """Looks at the loss on the holdout every so many steps, and ends the training when it has not fallen for too long; the best
-    weights are the model's in the end. They are kept in variables of their own, which every checkpoint holds."""
+    """Evaluates the holdout every `every_steps` steps, and ends the training when its loss has not fallen `patience`
+    times. The model gets the best weights in the end; until then separate variables, also in checkpoints, hold them."""
 
     name = "patience"
 
@@ -151,7 +151,7 @@ class EarlyStopping(Callback):
         return [PeriodicAction(self._config.every_steps, lambda step: self._look(session), at_end=True)]
 
     def _look(self, session: TrainingSession) -> bool:
-        """Evaluate and keep the best weights; true when the loss has not fallen for too long."""
+        """Evaluate, record the loss, keep the best weights; returns whether the training should end, and logs that."""
         step, loss = session.step, session.evaluate()
         if self.update(step, loss):
             for best, variable in zip(self._best, session.model.variables, strict=True):
@@ -164,7 +164,7 @@ class EarlyStopping(Callback):
         return self.over()
 
     def update(self, step: int, loss: float) -> bool:
-        """Take the holdout's loss after `step`; true when it is the best. One that is not finite never is."""
+        """Note the holdout's loss after `step`; returns whether it is the best so far. Only a finite loss can be."""
         better = math.isfinite(loss) and (self.best_loss is None or loss < self.best_loss - self._config.min_delta)
         if better:
             self.best_loss, self.best_step = loss, step
@@ -191,7 +191,7 @@ class EarlyStopping(Callback):
 
 
 class Checkpointing(Callback):
-    """Saves `session.variables()` and `session.state()`. Comes behind all others, so that a checkpoint holds what they did."""
+    """Saves `session.variables()` and `session.state()`. Comes last of all callbacks, so as to save what others did."""
 
     def __init__(self) -> None:
         self._saved: int | None = None
@@ -204,7 +204,7 @@ class Checkpointing(Callback):
         self._save(session)
 
     def _save(self, session: TrainingSession) -> None:
-        """Take the checkpoint of the present step, once."""
+        """Save a checkpoint of this step, unless this process saved it, ran no step yet, or has no folder for it."""
         step = session.step
         if session.checkpoints is None or session.learner.mode is None or self._saved == step:
             return  # nowhere to, nothing ran yet, or it is there
@@ -213,11 +213,11 @@ class Checkpointing(Callback):
 
 
 SCALARS = SummaryMetadata(plugin_data={"plugin_name": "scalars"})
-"""What tf.summary.scalar writes beside a value; that function imports TensorBoard for it, which takes half a second."""
+"""The metadata that tf.summary.scalar writes; that function imports TensorBoard for it, which takes half a second."""
 
 
 class Summaries(Callback):
-    """Scalars by step in `folder`. The event file is opened at the first one."""
+    """Writes recorded figures to `folder` as TensorBoard scalars. The first one creates the event file."""
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -237,11 +237,11 @@ class Summaries(Callback):
 
 
 class Trial(Callback):
-    """Records the holdout's loss about `LOOKS` times, at equal shares of the training whatever its length.
+    """Evaluates and records the holdout's loss of a trial about `LOOKS` times, at equal shares of the training.
 
     Args:
-        stops_early: early stopping looks at the holdout itself; its losses are taken.
-        prune: from (look, loss) to whether the trial should end; None: it never should.
+        stops_early: early stopping evaluates the holdout already, and its losses are taken.
+        prune: from (look, loss) to whether the trial should end: then its checkpoints are deleted and Pruned is raised.
     """
 
     name = "trial"
@@ -249,7 +249,7 @@ class Trial(Callback):
     def __init__(self, config: TrialConfig, *, stops_early: bool, prune: Callable[[int, float], bool] | None = None):
         self.config, self._stops_early, self._prune = config, stops_early, prune
         self.losses: list[tuple[int, float]] = []
-        """(look, loss), the look from 1 to LOOKS."""
+        """Pairs of (look, loss): the number of the evaluation, from 1 to `LOOKS`, and its loss."""
 
     def actions(self, session: TrainingSession) -> Sequence[PeriodicAction]:
         if self._stops_early:
@@ -275,7 +275,7 @@ class Trial(Callback):
         )
 
     def facts(self) -> dict[str, Any]:
-        """Returns the trial's part of the training's result."""
+        """Returns the trial's part of the training's result: its last or best loss on the holdout, and all of them."""
         losses = [loss for _, loss in self.losses if math.isfinite(loss)]
         last = losses[-1] if losses and math.isfinite(self.losses[-1][1]) else None
         best = min(losses, default=None)
@@ -289,7 +289,7 @@ class Trial(Callback):
 
 
 def optuna_prune(pruning: Pruning) -> Callable[[int, float], bool]:
-    """Report a trial's losses to its Optuna study; the study's pruner says whether the trial should end."""
+    """Returns a function that reports (look, loss) to a trial's Optuna study and returns whether its pruner ends it."""
     import optuna  # an extra, which only a study needs
 
     from tfcore.train.request import storage_of

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or not there at all; `callbacks.checkpointing` says when one is taken.
+"""Checkpoints that are whole or not there at all; `callbacks.Checkpointing` says when one is taken.
 
     checkpoints = Checkpoints(Path("checkpoints"), log=monitor.log)
     checkpoints.save(1000, learner.variables(), {"history": [...]})
@@ -6,8 +6,8 @@
     checkpoints.restore(found, learner.variables())
 
 `<folder>/<step>/` holds the variables as a TensorFlow checkpoint and `checkpoint.json`: size and crc32c of every file,
-the shapes, and a small state of plain JSON. It is written aside, synced, and renamed; one that is torn or altered is
-named in a warning and passed over for the one before.
+the shapes, and a small state of plain JSON. It is written under another name, synced, and renamed. A damaged one is
+named in a warning, and the one before it is used.
 """
 
 import json
@@ -24,18 +24,18 @@ import tensorflow as tf
 from headway.errors import StoreError
 from headway.storage.atomic_io import sync_path, write_synced
 from headway.storage.manifest import FORMAT, checksum
-from tfcore.graph.op_errors import saving, why
+from tfcore.graph.op_errors import as_store_errors, why
 from tfcore.graph.specs import dims
 
 KEPT = 2
-"""The newest, and the one before: a checkpoint that turns out to be damaged costs the steps between the two."""
+"""How many checkpoints are kept: the newest, and the one before it, to fall back on if the newest is damaged."""
 MANIFEST, VARIABLES = "checkpoint.json", "variables"
 Variables = Mapping[str, Sequence[tf.Variable]]
 
 
 @dataclass(frozen=True)
 class Found:
-    """A valid checkpoint: the step it was taken after, where it is, and its JSON state."""
+    """A valid checkpoint: the step it was taken after, its folder, its JSON state and the shapes of its variables."""
 
     step: int
     path: Path
@@ -44,20 +44,20 @@ class Found:
 
 
 class Checkpoints:
-    """The checkpoints of one training in `folder`; the newest `KEPT` of them stay."""
+    """The checkpoints of one training in `folder`. Saving one deletes all but the newest `KEPT`."""
 
     def __init__(self, folder: Path, *, log: Callable[[str], None] | None = None):
         self.folder, self._log = folder, log or (lambda line: None)
 
     def save(self, step: int, variables: Variables, state: Mapping[str, Any]) -> Path:
-        """Write a checkpoint of `variables` and `state` for `step`; older ones go.
+        """Write a checkpoint of `step`, delete all but the newest `KEPT`, and return the new one's folder.
 
         Raises:
-            StoreError: it cannot be written; those that are there stay, and nothing is left aside.
+            StoreError: it cannot be written; the checkpoints that exist stay, and what was written is removed.
         """
         staged = self.folder / f".staged-{uuid.uuid4().hex}"
         try:
-            with saving(self.folder, f"the checkpoint of step {step}"):
+            with as_store_errors(self.folder, f"the checkpoint of step {step}"):
                 self._stage(staged, step, variables, state)
         except BaseException:
             shutil.rmtree(staged, ignore_errors=True)
@@ -67,7 +67,7 @@ class Checkpoints:
         return self.folder / str(step)
 
     def _stage(self, staged: Path, step: int, variables: Variables, state: Mapping[str, Any]) -> None:
-        """Write the checkpoint into `staged`, then rename that."""
+        """Write the checkpoint into the folder `staged`, then rename that to the number of the step."""
         staged.mkdir(parents=True)
         tf.train.Checkpoint(**{name: list(group) for name, group in variables.items()}).write(str(staged / VARIABLES))
         files = {path.name: _facts(path) for path in sorted(staged.iterdir())}
@@ -80,8 +80,8 @@ class Checkpoints:
         sync_path(self.folder)
 
     def newest(self) -> Found | None:
-        """Returns the newest valid checkpoint; warns of newer invalid ones. Sweeps what a killed process left
-        behind."""
+        """Returns the newest valid checkpoint, None if there is none; logs each newer one that is invalid. Deletes the
+        temporary folders that a killed process left."""
         if self.folder.is_dir():
             for leftover in [*self.folder.glob(".staged-*"), *self.folder.glob(".old-*")]:
                 shutil.rmtree(leftover, ignore_errors=True)

@@ -56,27 +56,27 @@ class SamplingConfig(Frozen):
 
 
 RANKING_VERSION = 4
-"""Raised by whoever changes what a training that ranks writes for the same request; others keep what they have."""
+"""A part of the key of trainings with ranking: to be raised by a change of what they write for the same request."""
 
 _RANKING = "training.ranking"
 LARGE_BATCH = 256
-"""From here on the op in C++, which plain steps have, gains more than XLA does."""
+"""From this batch size on, ranking gains more by the op in C++, which only uncompiled steps can use, than by XLA."""
 LEAST_STEPS, LEAST_STEPS_OF_MEMBERS, LEAST_STEPS_ON_GPU, LEAST_ROWS = 2_500, 800, 700, 2_500_000
 """The steps, or the rows of all steps together, from which compiled steps repay their compilation."""
 
 
 def repays_compiling(steps: int, batch: int, *, gpu: bool = False, members: bool = False) -> bool:
-    """Returns whether a training of `steps` batches of `batch` rows ends sooner with its compilation counted in.
+    """Returns whether a training of `steps` batches of `batch` rows ends sooner with XLA, its compilation included.
 
     Args:
-        members: of an ensemble, whose plain steps are many small products.
+        members: the model is an ensemble, whose uncompiled steps are many small products.
     """
     least = LEAST_STEPS_OF_MEMBERS if members else LEAST_STEPS
     return steps >= (LEAST_STEPS_ON_GPU if gpu else least) or steps * batch >= LEAST_ROWS
 
 
 def logit_offsets(rates: Sequence[float], task: Task | str) -> list[float]:
-    """Returns the sample's shift of the log odds of a binary label [1], or of the logits of the classes [classes]."""
+    """Returns how far sampling by `rates` shifts the logit of a binary label [1], or those of the classes [classes]."""
     if task_of(task).per_class:
         return [math.log(rate) for rate in rates]
     return [math.log(rates[1] / rates[0])]
@@ -125,7 +125,7 @@ class AugmentConfig(Frozen):
 
 
 class RankingConfig(Frozen):
-    """The order of the rows of a group, the column with `role: group`, as a part of the objective."""
+    """`ranking`: the order of rows within a group (the column with `role: group`) is part of the objective."""
 
     share: float = Field(
         default=0.5, gt=0.0, lt=1.0, description="its part of the objective; the rest is the loss of the rows"
@@ -142,10 +142,10 @@ class RankingConfig(Frozen):
         return self
 
     def check(self, task: str | None, *, group: str | None) -> None:
-        """ConfigError where there is nothing to rank.
+        """Raise ConfigError if there is no group column, or the predictions of the task have no order.
 
         Args:
-            task: None: not known yet.
+            task: the task's name; None: not known yet.
             group: the name of the group column, if there is one.
         """
         if group is None:
@@ -160,7 +160,7 @@ class RankingConfig(Frozen):
             )
 
     def check_gains(self, least: float) -> None:
-        """DataError where the smallest label has no gain, 2^label - 1."""
+        """Raise DataError if `least`, the smallest label, is negative: lambdarank's gain is 2^label - 1."""
         if least < 0:
             raise DataError(
                 f"lambdarank gives a label the gain 2^label - 1, and one is {least:g}",
@@ -170,13 +170,13 @@ class RankingConfig(Frozen):
 
 
 RETRIEVAL_VERSION = 1
-"""Raised by whoever changes what such a training writes for the same request."""
+"""A part of the key of trainings with retrieval: to be raised by a change of what they write for the same request."""
 MOST_ROWS = 8192
-"""Of a batch: each row meets the item of every other, and this many make a matrix of 256 MiB."""
+"""The most rows of a batch with retrieval, which compares all users with all items: a matrix of 256 MiB."""
 
 
 class RetrievalConfig(Frozen):
-    """The choice among the items of a batch as a part of the objective; of two_towers."""
+    """`retrieval`, for two_towers: the choice among the items of a batch is part of the objective."""
 
     share: float = Field(
         default=0.5, gt=0.0, le=1.0, description="its part of the objective; the rest is the loss without it"
@@ -201,11 +201,11 @@ SETTINGS: dict[str, frozenset[str]] = {
     | {"learning_rate_power", "initial_accumulator_value", "beta"}
     | {"l1_regularization_strength", "l2_regularization_strength", "l2_shrinkage_regularization_strength"},
 }
-"""The settings that each optimizer takes: Keras' own but for those that are keys of a training or happen after it."""
+"""The settings that each optimizer takes: Keras' own, less those that a training has keys for or that come after it."""
 
 
 class OptimizerConfig(Frozen):
-    """A Keras optimizer. The learning rate stands apart."""
+    """A Keras optimizer by name, with its settings; the learning rate is a key of the training."""
 
     name: Literal["adam", "adamw", "nadam", "adamax", "lion", "sgd", "rmsprop", "adagrad", "ftrl"] = Field(
         default="adam", description="the optimizer of Keras"
@@ -238,7 +238,7 @@ class EarlyStoppingConfig(Frozen):
 
 
 class TrainingConfig(Frozen):
-    """Length, batches, optimizer, and how the loop runs.
+    """The config of a training: length, batches, optimizer, and how the loop runs.
 
     In a pipeline the keys that are left out are chosen by the number of train rows: `tfcore.train.auto`.
     """
@@ -329,7 +329,7 @@ class TrainingConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _left_out(cls, value: Any) -> Any:
-        """Treat `batch_size: auto` like a missing batch_size."""
+        """Drop the keys whose value is `auto`, so that they count as left out; `jit` and `strategy` keep theirs."""
         if not isinstance(value, dict):
             return value
         return {name: setting for name, setting in value.items() if setting != "auto" or name in ("jit", "strategy")}
@@ -403,7 +403,7 @@ class TrainingConfig(Frozen):
 
     @model_validator(mode="after")
     def _compose(self) -> Self:
-        """Refuse what cannot be had together, with the reason."""
+        """Raise ValueError for settings that exclude each other, with the reason."""
         parts, mixup = self.micro_batches > 1, bool(self.augment and self.augment.mixup)
         ranking, retrieval, several = self.ranking is not None, self.retrieval is not None, ("mirrored", "multi_worker")
         fits = next(n for n in range(self.micro_batches, 0, -1) if self.batch_size % n == 0)
@@ -448,15 +448,15 @@ class TrainingConfig(Frozen):
         return self
 
     def counted(self, item: Sequence[str]) -> str | None:
-        """Returns the column whose values the transform counts for the correction of `retrieval`: the first of
-        `model.item`."""
+        """Returns the column whose values the transform counts for `retrieval.correction`: the first of `item`, which
+        is `model.item`. None where there is no such correction, or no item."""
         return next(iter(item), None) if self.retrieval is not None and self.retrieval.correction else None
 
     def total_steps(self, rows: int, batches: Callable[[int], int] | None = None) -> int:
-        """Steps to train for, given the rows of one epoch. Part of a batch at the end counts as a whole step.
+        """Returns the number of steps to train, given the rows of one epoch. A last batch that is not full counts too.
 
         Args:
-            batches: of epoch 0, 1, ..., where it is not the rows that decide how many there are.
+            batches: from an epoch's number, from 0, to its number of batches; None: the rows decide.
         """
         if self.steps is not None:
             return self.steps

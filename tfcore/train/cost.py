@@ -36,11 +36,11 @@ from tfcore.train.request import TrainRequest
 
 Device = Literal["cpu", "gpu", "mirrored"]
 GPU_FLOPS = 2e12
-"""A training that computes less ends on the CPU before a GPU, which takes seconds to start, has made up for them."""
+"""A training that computes less ends sooner on the CPU, since a GPU takes seconds to start."""
 MIRRORED_FLOPS = 5e11
 """A step that computes less takes as long on several GPUs, with its all-reduce, as on one."""
 PAIR_FLOPS = 300
-"""About what the loss of `ranking` computes for each pair of a batch's rows."""
+"""About the floating-point operations of the `ranking` loss for each pair of rows in a batch."""
 BACKWARD = 3
 """A training step computes so many times what a prediction does."""
 
@@ -51,12 +51,12 @@ class Work:
 
     steps: int
     flops: float
-    """Of a step, forward and backward."""
+    """Floating-point operations of one step, forward and backward."""
 
 
 def work_of(request: TrainRequest, *, rows: int) -> Work | None:
-    """Returns the work of a training on `rows` train rows; None: of a user's model or of images nobody knows it
-    beforehand."""
+    """Returns the work of a training on `rows` train rows. None for a user's model and for image inputs, whose work is
+    not known beforehand."""
     training, model, transform = request.training, request.model, request.transform
     if model.user_defined or any(dtype == "uint8" for _, dtype in transform.inputs().values()):
         return None
@@ -112,7 +112,7 @@ SLOW = frozenset(
 
 
 SCATTERS = frozenset({"ScatterNd", "SegmentSumV2", "TensorScatterAdd", "UnsortedSegmentSum"})
-"""What adds up the gradients of `tf.gather` and its like, by TensorFlow's names."""
+"""Ops, by TensorFlow's names, that add up the gradients of `tf.gather` and similar ops."""
 
 
 def choose_jit(
@@ -124,10 +124,10 @@ def choose_jit(
     gpu: bool,
     log: Callable[[str], None],
 ) -> Jit:
-    """Returns whether XLA compiles the steps, as `training.jit` says; of `auto` the log says why it does not.
+    """Returns `training.jit`, but "off" where "auto" would not pay; logs the op or the loss that XLA makes slow.
 
     Args:
-        specs: of a stack.
+        specs: of a stack's tensors.
     """
     config, said = request.training, "training.jit: auto runs steps uncompiled"
     if config.eager or config.jit != "auto":
@@ -153,7 +153,7 @@ def choose_jit(
 
 
 def slow_under_xla(model: keras.Model, specs: Mapping[str, tf.TensorSpec]) -> str | None:
-    """Returns the first such op, by name, that `model` calls in training; None when it calls none, or cannot be
+    """Returns the first op of `SLOW`, by name, that `model` calls in training; None if it calls none, or cannot be
     traced."""
     inputs = {name: tf.TensorSpec([None, *spec.shape[2:]], spec.dtype) for name, spec in specs.items()}
     try:
@@ -165,8 +165,8 @@ def slow_under_xla(model: keras.Model, specs: Mapping[str, tf.TensorSpec]) -> st
 
 
 def scatters_under_xla(model: keras.Model, specs: Mapping[str, tf.TensorSpec]) -> str | None:
-    """Returns the first scatter, by name, in `model`, its own losses and their gradients as they are compiled for a
-    GPU; None when there is none, or they cannot be traced."""
+    """Returns the first op of `SCATTERS`, by name, in `model`, its own losses and their gradients as compiled for a
+    GPU; None if there is none, or they cannot be traced."""
     inputs = {name: tf.TensorSpec(spec.shape[1:], spec.dtype) for name, spec in specs.items()}
 
     def gradients(batch: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:

@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from headway.errors import DataError
-from headway.process import owned
+from headway.process import is_own_process
 from tfcore.private_api import tf_data_debug_mode
 
 TERMINAL = Path("/dev/tty")
@@ -26,12 +26,12 @@ TERMINAL = Path("/dev/tty")
 
 @contextlib.contextmanager
 def eagerly() -> Iterator[None]:
-    """Run every tf.function, and every function of a tf.data pipeline that is made within, op by op in Python."""
+    """Within the block tf.functions, and functions of tf.data pipelines made there, run op by op in Python."""
     hook = sys.breakpointhook
     tf.config.run_functions_eagerly(True)
     try:
         with tf_data_debug_mode():
-            if owned() and "PYTHONBREAKPOINT" not in os.environ:
+            if is_own_process() and "PYTHONBREAKPOINT" not in os.environ:
                 sys.breakpointhook = _breakpoint
             yield
     finally:
@@ -41,10 +41,10 @@ def eagerly() -> Iterator[None]:
 
 @contextlib.contextmanager
 def checked_numerics(step: tf.Variable) -> Iterator[None]:
-    """Within it the first op on this thread whose output has a NaN or an infinity raises DataError.
+    """Within the block the first op on this thread whose output has a NaN or an infinity raises DataError.
 
     Args:
-        step: counts the steps that are done.
+        step: the number of steps that are done; the error names the next one.
     """
     tf.debugging.enable_check_numerics()
     try:
@@ -65,7 +65,7 @@ def checked_numerics(step: tf.Variable) -> Iterator[None]:
 
 
 def _place(error: BaseException) -> str:
-    """Returns the innermost line of the traceback that is no library's."""
+    """Returns ", in FILE, line N" of the traceback's innermost line outside of libraries; "" if there is none."""
     trace, place = error.__traceback__, ""
     while trace is not None:
         file = Path(trace.tb_frame.f_code.co_filename)
@@ -76,8 +76,8 @@ def _place(error: BaseException) -> str:
 
 
 class _Debugger(pdb.Pdb):
-    """Python's debugger at the terminal of the command: this process's own input and output are pipes, and its group is in
-    the terminal's background."""
+    """Python's debugger at the terminal where the command runs: this process's own input and output are pipes, and its
+    process group is in the terminal's background."""
 
     def __init__(self) -> None:
         self._terminal = os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY)

@@ -52,7 +52,7 @@ class Outcome:
     applied: NDArray[np.bool_]
     """[steps]: false where the step was skipped."""
     retryable: NDArray[np.bool_]
-    """[steps]: true where it was skipped for a loss scale that was too large, and is smaller now."""
+    """[steps]: true where the step was skipped because the loss scale was too large; it has been lowered."""
 
 
 class Learner:
@@ -65,8 +65,8 @@ class Learner:
         specs: of a stack, all dimensions known.
 
     Attributes:
-        in_row: steps in a row, up to now, that were not finite. It is carried from call to call and through a checkpoint, so that
-            where a training ends does not depend on how its steps were cut into calls.
+        in_row: how many of the last steps in a row were not finite. It is carried from call to call and through a
+            checkpoint, so that where a training ends does not depend on how its steps were cut into calls.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Learner:
 
     @property
     def ended(self) -> bool:
-        """Whether no further step is run: too many in a row were not finite."""
+        """Whether no further step is run, because too many steps in a row were not finite."""
         return int(self.in_row) >= self.config.limit
 
     @property
@@ -163,7 +163,7 @@ class Learner:
         return Outcome(**{"retryable": np.zeros_like(found["applied"]), **found})
 
     def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
-        """Returns the mean loss over `batches` ("numeric" [B, n], "label" [B], ...), weighted as in training, no
+        """Returns the mean loss over `batches` ("numeric" [B, n], "label" [B], ...), weighted as in training, without
         dropout.
 
         All batches have one shape; rows that only pad the last have weight zero. NaN when there is no weight at all.
@@ -221,7 +221,7 @@ class Learner:
         return facts, ran, in_row
 
     def _train_step(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor, StepResult]:
-        kept = self.train_step.keep()
+        kept = self.train_step.copy_moving_averages()
         weight = tf.reduce_sum(self.train_step.row_weights(batch))
         part = self._part(batch, total=weight)
         # a loss scale is found by gradients that overflow
@@ -231,7 +231,7 @@ class Learner:
         return part.loss, weight, self.train_step.finish(part, kept)
 
     def _part(self, batch: Stack, **share: Any) -> Part:
-        """Returns the loss and gradients of rows, whole or in micro-batches; see `TrainStep.part`."""
+        """Returns the loss and gradients of a batch, at once or in micro-batches; see `TrainStep.part` for `share`."""
         if self.config.micro_batches == 1:
             return self.train_step.part(batch, **share)
         return accumulated(self.train_step, batch, **share)
@@ -244,12 +244,12 @@ class Learner:
 
 FIRST_STEPS = 8
 CALL_SECONDS = 0.5
-"""How long a call may take, so that a stop is heard soon; how steps are cut into calls changes no result."""
+"""How long a call may take, so that a request to stop is noticed soon; no result depends on it."""
 
 
 @dataclass(frozen=True)
 class StepPlan:
-    """The plan of the next call, on which several workers must agree."""
+    """What the next call does: stop, or run so many steps. Several workers must agree on it."""
 
     stop: bool
     steps: int
@@ -262,7 +262,7 @@ class PeriodicAction:
     steps: int
     act: Callable[[int], bool | None]
     at_end: bool = False
-    """Also after the last step."""
+    """Whether it is called after the last step too."""
 
     def due(self, step: int, total: int) -> bool:
         return step % self.steps == 0 or (self.at_end and step == total)
@@ -282,15 +282,15 @@ def run(
 ) -> int:
     """Train from step `start` up to `total`; returns the step it ended at.
 
-    That is earlier when it was cancelled, ended by an act, or when the learner has ended, in the middle of a call.
+    That is below `total` if it was cancelled, an action ended it, or the learner ended in the middle of a call.
 
     Args:
-        batches: from a step to the stacks that begin with its batch, without end.
-        values: (first step, count) to the scheduled numbers at those steps.
+        batches: from a step to an endless iterator of stacks, the first of which begins with the step's batch.
+        values: from (first step, count) to the scheduled numbers of those steps.
         every: in order; all that are due at a step are called before training may end.
-        report: called with the step reached and what the call's steps gave.
+        report: called after each call of the steps with the step reached and their results.
         cancelled: asked between calls.
-        agreed: what all workers do, given what this one would.
+        agreed: from this worker's plan to the plan that all workers follow.
     """
     if start >= total:
         return start

@@ -32,10 +32,10 @@ Reduction = Literal["none", "sum", "mean"]
 
 
 class SecondDerivativeError(HeadwayError):
-    """The gradient of the loss was differentiated."""
+    """Raised when the gradient of the pairwise loss is differentiated in turn."""
 
     ag_pass_through = True
-    """AutoGraph would make a StagingError of it."""
+    """Keeps AutoGraph from turning the error into a StagingError."""
 
 
 @tf.autograph.experimental.do_not_convert
@@ -66,10 +66,10 @@ def pairwise_loss(
         native: True: only by the op in C++; False: only without it. None: by the op where it is built and runs.
 
     Raises:
-        ValueError: an argument that is none of these, or shapes that cannot fit.
+        ValueError: an argument is not as described here, or shapes do not fit.
         ConfigError: `native` is True where the op is not built, or is to run under XLA or on a GPU.
         SecondDerivativeError: the gradient is differentiated once more.
-        tf.errors.InvalidArgumentError: (while running) row_splits that are none, a negative weight or gain.
+        tf.errors.InvalidArgumentError: (while running) row_splits are not valid, or a weight or gain is negative.
     """
     _check_settings(kind, k, reduction)
     scores, labels, weights, splits = _flat(scores, labels, weights, row_splits)
@@ -126,7 +126,7 @@ def _flat(scores: Any, labels: Any, weights: Any, row_splits: Any) -> tuple[Any,
 
 
 def _ops(scores: tf.Tensor, native: bool | None) -> Any | None:
-    """Returns the module with the op, or None where it should not be used."""
+    """Returns the module with the C++ op; None where it cannot be used, or ConfigError if `native` asks for it."""
     if native is False:
         return None
     ops = library()
@@ -152,14 +152,14 @@ def _on_accelerator(scores: tf.Tensor) -> bool:
 
 @tf.RegisterGradient("HeadwayPairwiseLoss")
 def _gradient(op: Any, loss: tf.Tensor, *_: Any) -> list[Any]:
-    """Returns the gradient by scores, which the op has computed already."""
+    """Returns the op's gradients: that by scores, which it has computed already, and None for other arguments."""
     scores, splits = op.inputs[0], op.inputs[3]
     return [tf.gather(loss, row_groups(splits, tf.shape(scores)[0])) * _once(op.outputs[1], scores), None, None, None]
 
 
 @tf.custom_gradient
 def _once(gradient: tf.Tensor, scores: tf.Tensor) -> Any:
-    """Returns `gradient` as a function of `scores` without a derivative."""
+    """Returns `gradient`; differentiating it by `scores` raises SecondDerivativeError."""
 
     def none(_: tf.Tensor) -> Any:
         raise SecondDerivativeError("the pairwise loss has no second derivative", fix="differentiate it once")
@@ -170,7 +170,7 @@ def _once(gradient: tf.Tensor, scores: tf.Tensor) -> Any:
 def pairwise_sums(
     scores: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor | None, row_splits: tf.Tensor, *, kind: str, k: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns (loss, pairs), both [groups]; see `tfcore.train.ranking`. k: 0 for all ranks.
+    """Returns the loss and the summed pair weights of each group, both [groups]; see the module. k: 0 for all ranks.
 
     Raises:
         tf.errors.InvalidArgumentError: as the op does; under XLA row_splits are not checked, and a
@@ -239,13 +239,13 @@ def _ndcg(
     groups: tf.Tensor,
     k: int,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns each row's gain divided by the best DCG of its group, each row's discount, and whether those of each group are
-    finite; float64, float64, bool."""
+    """Returns each row's gain divided by the best DCG of its group (float64), each row's discount (float64), and
+    whether each group's best DCG is finite (bool)."""
     starts = tf.gather(splits[:-1], group)
     absent = tf.where(used, tf.zeros_like(labels), 1)
 
     def discounts(by: tf.Tensor) -> tf.Tensor:
-        """Returns the discount at each row's rank: by falling `by`, then by place; absent rows come last."""
+        """Returns the discount of each row's rank by falling `by`; of equal ones the earlier row, absent rows last."""
         order = tf.argsort(tf.where(by == 0, tf.zeros_like(by), by), direction="DESCENDING", stable=True)
         order = tf.gather(order, tf.argsort(tf.gather(absent, order), stable=True))
         order = tf.gather(order, tf.argsort(tf.gather(group, order), stable=True))
@@ -266,11 +266,11 @@ def _ndcg(
 def _pair_sums(
     columns: dict[str, tf.Tensor], group: tf.Tensor, groups: tf.Tensor, largest: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns (loss, summed weights of the pairs) of each group, from float64 [rows]: "score", "label", "weight", for
-    LambdaRank "gain" and "discount". Only "score" is differentiated.
+    """Returns the loss and the summed pair weights of each group. `columns` are float64 [rows]: "score", "label",
+    "weight", and for LambdaRank "gain" and "discount". Only "score" is differentiated.
 
     Args:
-        group: of each row; it never falls.
+        group: the number of each row's group; it never falls from row to row.
         largest: rows of the largest group.
     """
     given = {name: tf.stop_gradient(column) for name, column in columns.items() if name != "score"}
@@ -292,7 +292,7 @@ def _pair_sums(
 def _over_distances(
     columns: dict[str, tf.Tensor], group: tf.Tensor, largest: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns (loss, slope, pairs) of each row. A pair counts at its first row, its slope at both."""
+    """Returns each row's loss, slope by score and pair weight. A pair counts at its first row, its slope at both."""
     places = tf.range(tf.shape(group)[0])
 
     def add(distance: tf.Tensor, loss: tf.Tensor, slope: tf.Tensor, pairs: tf.Tensor) -> tuple[tf.Tensor, ...]:

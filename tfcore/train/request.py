@@ -1,4 +1,4 @@
-"""The request of the training stage, and what people read of its answer; TensorFlow-free.
+"""The request of the training stage, and the part of its result that other code reads; TensorFlow-free.
 
 TrainRequest(examples=[...], transform={...}, model={"name": "mlp"}, training={"epochs": 3}, checkpoints="/...")
 Trained.model_validate(result).best_step
@@ -19,49 +19,49 @@ from tfcore.train.config import RANKING_VERSION, RETRIEVAL_VERSION, TrainingConf
 from tfcore.transform.parameters import OfTransform, TransformParameters
 
 VERSION = 6
-"""Raised by whoever changes what training writes for the same request."""
+"""A part of the stage's key: to be raised by a change of what training writes for the same request."""
 
 
 LOOKS = 20
-"""At the holdout of a trial, over its whole training."""
+"""How often the holdout of a trial is evaluated over its whole training."""
 
 
 class TimeSplit(Frozen):
-    """The split is by time: the holdout is the latest of the train rows."""
+    """Says that the split is by time, so that the holdout is the latest of the train rows."""
 
     column: str | None = Field(description="the latest by its values; None, or not stored: the last of the window")
 
     @classmethod
     def of(cls, split: SplitConfig) -> Self | None:
-        """None: the split is not by time."""
+        """Returns the time split that `split` stands for; None if it is not by time."""
         return cls(column=split.column) if split.mode == "time" or split.eval_from is not None else None
 
 
 class TrialConfig(Frozen):
-    """A training that is one of several tried with other settings, and is judged by a holdout of the train rows."""
+    """A trial: one of several trainings with different settings, judged by a holdout of the train rows."""
 
     holdout: float = Field(gt=0.0, le=0.5, description="the holdout: a share of the train rows, never trained on")
 
 
 class WarmStarted(Result):
-    """The weights that a training began with."""
+    """What a training's result says of its warm start."""
 
     says: str
 
 
 class Trained(Result):
-    """What a training came to; None and 0 where there is nothing to say."""
+    """The result of a training; None or 0 where a figure is not known or does not apply."""
 
     steps: int = 0
     epochs: float | None = None
     rows: int | None = None
-    """Seen, of train."""
+    """Train rows of one epoch, without the holdout."""
     seconds: float = 0.0
     steps_per_second: float | None = None
     parameters: int | None = None
     final_loss: float | None = None
     best_loss: float | None = None
-    """On the holdout."""
+    """The lowest loss on the holdout."""
     best_step: int | None = None
     stopped: str | None = None
     skipped: int | None = None
@@ -92,7 +92,7 @@ class Pruning(Frozen):
 
 
 class TrainRequest(OfTransform[Trained]):
-    """Everything a training is a function of, and where it keeps what should survive a kill."""
+    """Everything that a training's result depends on, and the folder of its checkpoints, which survive a kill."""
 
     name, version, runs, tensorflow, streams = "train", VERSION, "tfcore.train.stage:train", True, True
     model: Annotated[ModelConfig, Key("config", "model", always=True)] = Field(default_factory=ModelConfig)
@@ -138,7 +138,7 @@ class TrainRequest(OfTransform[Trained]):
 
 
 def storage_of(journal: Path) -> Any:
-    """Returns the Optuna storage of a journal file; a line that a killed process left unfinished is cut off."""
+    """Returns the Optuna storage of a journal file. Makes its folder, and cuts off an unfinished last line."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 

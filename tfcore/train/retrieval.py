@@ -27,14 +27,14 @@ _WHERE = "training.retrieval"
 
 
 class RetrievalPart:
-    """See the module.
+    """The retrieval part of the objective, and a model that gives the vectors for it; see the module.
 
     Args:
-        model: of `two_towers`.
-        layout: with the counts of the item's vocabulary where the correction is asked for.
+        model: a model of `two_towers`.
+        layout: the model's inputs; for the correction with the counts of the item's vocabulary.
 
     Raises:
-        ConfigError: the model is no `two_towers`, the item has no ids, or nobody knows how frequent they are.
+        ConfigError: the model is no `two_towers`, the item has no ids, or the counts for the correction are missing.
     """
 
     def __init__(self, model: keras.Model, config: RetrievalConfig, towers: ModelConfig, layout: Layout):
@@ -60,12 +60,12 @@ class RetrievalPart:
         self._model = keras.Model(model.input, [model.output, both[USER].output, both[ITEM].output])
 
     def outputs(self, inputs: Mapping[str, tf.Tensor], *, training: bool) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns (The model's output, the users' vectors, the items'), float32 [rows, ...]."""
+        """Returns the model's output, the users' vectors and the items' vectors; float32 [rows, ...] each."""
         output, user, item = (tf.cast(one, tf.float32) for one in self._model(inputs, training=training))
         return output, user, item
 
     def loss(self, batch: Mapping[str, tf.Tensor], user: tf.Tensor, item: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-        """Returns the mean of the rows' losses by weight times label; 0 where no label is above 0.
+        """Returns the mean of the rows' softmax losses, weighted by weight times label; 0 where no label is above 0.
 
         Args:
             batch: with "categorical", "label", and where there are groups "group".
@@ -90,7 +90,7 @@ def log_shares(counts: tuple[int, ...], size: int) -> np.ndarray:
     """Returns the logarithm of each id's share of the train rows, float32 [size].
 
     Args:
-        counts: rows of each value of the vocabulary, then of all others, which share alike.
+        counts: rows of each value of the vocabulary, then of all other values, which all other ids share equally.
     """
     words = len(counts) - 1
     rest = np.full(size - words, counts[-1] / max(size - words, 1))
@@ -111,7 +111,7 @@ def in_batch_softmax(
 ) -> tf.Tensor:
     """Returns the cross-entropy of each row's item among those of the batch; float32 [rows].
 
-    No negative of a row are rows of its own item, rows that are not there, and what its group likes in other rows.
+    Its negatives are all other rows, but for those of its item, fillers of the batch, and those that its group likes.
 
     Args:
         user, item: float32 [rows, n], the vectors whose product is the logit.

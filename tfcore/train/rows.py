@@ -7,7 +7,7 @@ read; and their batches: stacks of those that are trained on, and the holdout fo
     rows = plan_rows(request, shards, labeler)
     rows.plan                   # what `tfcore.data.dataset` reads an epoch by
     rows.held_out               # those on which early stopping measures, or None
-    drawn = draw(shards, 0.1, group="query", latest=None)
+    drawn = draw_holdout(shards, 0.1, group="query", latest=None)
     drawn.holdout               # the rows that are held out; None: nothing can be, and drawn.problem says why
     found = group_runs(shards, "query")
     found.shards.runs           # rows of each group, by shard
@@ -79,38 +79,38 @@ from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.raw_column import RawColumn
 
 SHUFFLE_BYTES, LEAST_SHUFFLE_ROWS = 48 * 2**20, 65_536
-"""The shuffle window. Several are under way at once, so memory takes a few times that. With sorted data (by time, say) windows
-much smaller than an epoch cost accuracy, since the last rows weigh more."""
+"""The size of a shuffle window; memory holds several windows at once. With sorted data (by time, say) windows much
+smaller than an epoch cost accuracy, since the last rows weigh more."""
 MOST_SHUFFLE_BYTES = 192 * 2**20
-"""Wide rows, such as images, are shuffled in smaller windows than those."""
+"""The most bytes of a window of wide rows, such as images, which may hold fewer than `LEAST_SHUFFLE_ROWS`."""
 MOST_OPEN_SHARDS = 64
-"""As many shards are read at a time, so that a window has rows of the whole epoch."""
+"""The most shards that are read at a time, so that a window has rows of the whole epoch."""
 _HELD_SALT = 0x686F6C64  # "hold": another draw than the split's
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrainingRows:
-    """The rows of a training; see the module."""
+    """Which rows a training uses, and how often; see the module."""
 
     plan: RowPlan
-    """Of those that are trained on."""
+    """Which rows are trained on, and in which order."""
     held_out: Holdout | None = None
     rates: list[float] | None = None
-    """How often a row of each class comes in an epoch, where that is not once."""
+    """How often a row of each class comes in an epoch; None: once."""
     notes: tuple[str, ...] = ()
-    """What there is to say of the rows."""
+    """Lines about the rows for the log."""
     count: int = 0
     """Rows of an epoch."""
     held_out_count: int = 0
 
 
 def plan_rows(request: TrainRequest, shards: Shards, labeler: Labeler) -> TrainingRows:
-    """Decide which rows of the shards a training has, reading the one column that each decision needs.
+    """Decide which rows are trained on and which are held out; each decision reads only the one column that it needs.
 
-    A trial of a study needs a holdout, of its share; else early stopping has one, if there is any.
+    A trial of a study must have a holdout. Early stopping goes without one, with a note, where none can be drawn.
 
     Raises:
-        ConfigError, DataError: the rows cannot be had so, with the reason.
+        ConfigError, DataError: the rows do not allow what the request asks for; with the reason.
     """
     parameters, training, seed = request.transform, request.training, request.seed
     label, ranking, early = parameters.label, training.ranking, training.early_stopping
@@ -128,7 +128,7 @@ def plan_rows(request: TrainRequest, shards: Shards, labeler: Labeler) -> Traini
         runs = group_runs(shards, group)
         shards, notes = runs.shards, runs.notes
     if share is not None and shards.total:
-        drawn = draw(shards, share, group=group, latest=request.latest)
+        drawn = draw_holdout(shards, share, group=group, latest=request.latest)
         held_out = drawn.holdout
         if held_out is None and needed:
             fix = "a key, group or column with more values in the train rows"
@@ -158,7 +158,7 @@ def plan_rows(request: TrainRequest, shards: Shards, labeler: Labeler) -> Traini
 
 
 def window_rows(row_bytes: int) -> int:
-    """Returns the number of rows that are shuffled together."""
+    """Returns the number of rows that are shuffled together, given the bytes of a row."""
     few = max(256, min(LEAST_SHUFFLE_ROWS, MOST_SHUFFLE_BYTES // row_bytes))
     return max(few, SHUFFLE_BYTES // row_bytes)
 
@@ -181,12 +181,12 @@ class HoldoutDraw:
     problem: str = ""
 
 
-def draw(shards: Shards, share: float, *, group: str | None, latest: TimeSplit | None) -> HoldoutDraw:
-    """Hold out about `share` of the rows; see the module.
+def draw_holdout(shards: Shards, share: float, *, group: str | None, latest: TimeSplit | None) -> HoldoutDraw:
+    """Returns a holdout of about `share` of the rows, or None and the problem; see the module.
 
     Args:
-        group: the group column.
-        latest: the split is by time.
+        group: the group column, if there is one.
+        latest: the split, if it is by time.
     """
     unit = UNIT if shards.unit else group
     if latest is None:
@@ -207,7 +207,7 @@ def draw(shards: Shards, share: float, *, group: str | None, latest: TimeSplit |
 
 
 def _units(shards: Shards, column: str) -> Iterator[NDArray[np.uint32]]:
-    """Yields a hash of each row's unit, by shard; a row without one has its own."""
+    """Yields a hash of each row's unit, shard by shard; a row without a unit is a unit of its own."""
     at = 0  # of 32 bits: units with the same hash go together
     for ids in by_shard(shards, column, group_ids):
         hashes = mix64(ids.view(U64), _HELD_SALT)
@@ -218,14 +218,14 @@ def _units(shards: Shards, column: str) -> Iterator[NDArray[np.uint32]]:
 
 
 def _times(shards: Shards, column: str) -> Iterator[NDArray[Any]]:
-    """Yields the values of a column of times, by shard; a row without one is the earliest."""
+    """Yields the values of a time column, shard by shard; NaN becomes -infinity, so that it is the earliest."""
     for times in by_shard(shards, column, RawColumn.plain):
         times = times.astype(np.bytes_) if times.dtype == object else times
         yield np.where(np.isnan(times), -np.inf, times) if times.dtype.kind == "f" else times
 
 
 def _lateness(shards: Shards, column: str, unit: str | None) -> NDArray[np.int32]:
-    """Returns how late each row is, the greater the later; int32 [rows]. A unit is as late as its latest row."""
+    """Returns the rank of each row's time, greater is later; int32 [rows]. All rows of a unit have its latest rank."""
     ranks = _ranks(_times(shards, column))
     if unit is None:
         return ranks
@@ -236,14 +236,14 @@ def _lateness(shards: Shards, column: str, unit: str | None) -> NDArray[np.int32
 
 
 def _ranks(pieces: Iterable[NDArray[Any]]) -> NDArray[np.int32]:
-    """Returns the place of each value among all distinct ones, the least first; int32 [rows]."""
+    """Returns the rank of each value among the distinct ones, 0 for the least; int32 [rows]."""
     found = [*pieces]
     values = np.unique(np.concatenate(found))
     return np.concatenate([np.searchsorted(values, each).astype(np.int32) for each in found])
 
 
 def _of_runs(order: NDArray[Any], shards: Shards) -> NDArray[Any]:
-    """Returns the order with all rows of a run at the place of the run's last row."""
+    """Returns `order` with each row's value replaced by the greatest in its group's run; unchanged without runs."""
     if shards.runs is None:
         return order
     lengths = np.concatenate(shards.runs)
@@ -251,11 +251,11 @@ def _of_runs(order: NDArray[Any], shards: Shards) -> NDArray[Any]:
 
 
 def _top(order: NDArray[Any], share: float, *, shuffled: bool = False) -> NDArray[np.bool_] | None:
-    """Returns the last rows of an order, as near to `share` as whole values allow; None: there are none, or more than
-    half.
+    """Returns a mask of the rows with the greatest values in `order`: about `share` of all rows, in whole values. None
+    if every choice takes more than half of the rows.
 
     Args:
-        shuffled: the order means nothing, so a value that more than half of the rows have can be the first.
+        shuffled: the values are hashes, so one that more than half of the rows have may count as the least.
     """
     values, counts = np.unique(order, return_counts=True)
     most = int(counts.argmax())
@@ -270,13 +270,13 @@ def _top(order: NDArray[Any], share: float, *, shuffled: bool = False) -> NDArra
 
 
 def _nearest(held: NDArray[Any], share: float, rows: int) -> int | None:
-    """Returns which of some numbers of rows to hold out is nearest to `share`; None: each is more than half."""
+    """Returns the index of the number in `held` nearest to `share` of `rows`; None if each is more than half."""
     off = np.where(held * 2 <= rows, np.abs(held - share * rows), np.inf)
     return int(off.argmin()) if np.isfinite(off).any() else None
 
 
 def _last(shards: Shards, share: float) -> NDArray[np.bool_] | None:
-    """Returns the rows that come last in the window: whole spans where these are about `share`."""
+    """Returns a mask of the window's last rows, in whole spans where these are about `share`; None as in `_top`."""
     total, runs = shards.total, shards.runs
     starts = np.cumsum(shards.counts) - shards.counts
     begins: NDArray[Any] = starts[np.flatnonzero(np.diff(shards.spans or [0] * len(starts), prepend=-1))]
@@ -295,15 +295,15 @@ _RANKING = "training.ranking"
 @dataclasses.dataclass(frozen=True, eq=False)
 class GroupRuns:
     shards: Shards
-    """With `runs`."""
+    """The shards, with `runs` set."""
     column: str
     notes: tuple[str, ...] = ()
 
     def check_sizes(self, sizes: NDArray[np.int64], batch: int) -> None:
-        """DataError where a group has more rows than a batch.
+        """Raise DataError if a group has more rows than a batch.
 
         Args:
-            sizes: of each run at most, through all shards; int64 [runs].
+            sizes: the most rows that each run has in an epoch, through all shards; int64 [runs].
         """
         every = np.append(sizes, 0)
         largest = int(np.argmax(every))
@@ -322,7 +322,7 @@ class GroupRuns:
 
 
 def group_runs(shards: Shards, column: str) -> GroupRuns:
-    """Find the groups' runs in the shards; see the module.
+    """Find each group's run of consecutive rows in the shards; see the module.
 
     Raises:
         DataError: the rows of a group do not lie together, or a shard is damaged.
@@ -360,7 +360,7 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
 
 
 def _value(shards: Shards, column: str, row: int) -> str:
-    """Returns the group of a row, for a message."""
+    """Returns the group that a row belongs to, as text for a message."""
     at = 0
     for piece in look_through(shards, [column], lambda columns: columns[column].plain()):
         if row < at + len(piece):
@@ -385,7 +385,7 @@ def class_rates(
         counts: rows of each class in the train split, for `balance`.
 
     Raises:
-        ConfigError: naming the key.
+        ConfigError: the label does not allow what `config` says; it names the key.
     """
     task = task_of(task)
     if not task.has_classes:
@@ -445,16 +445,16 @@ def class_names(parameters: TransformParameters) -> list[str]:
 
 
 def class_counts(parameters: TransformParameters) -> dict[str, int] | None:
-    """Returns the train rows of each class, where they were counted."""
+    """Returns the number of train rows of each class; None where they were not counted."""
     counts: Any = parameters.label.counts
     return dict(zip(class_names(parameters), counts, strict=True)) if counts else None
 
 
 STACK_ROWS, STACK_BYTES = 262_144, 64 * 2**20
-"""Most in a stack: of large batches, fewer are handed over at once."""
+"""The most rows and bytes of a stack, so that it has fewer batches where these are large."""
 HOLDOUT_BATCH = 8192
 KEPT_BYTES = 128 * 2**20
-"""Rows that take no more are parsed and transformed once, and not in every epoch."""
+"""Rows that take no more than this are parsed and transformed once, and not in every epoch."""
 HOLDOUT_MEMORY_BYTES = 256 * 2**20
 """A holdout up to this size is kept in memory instead of being read each time."""
 
@@ -470,11 +470,11 @@ def training_data(
 
     Args:
         shards: the rows in place of the request's examples.
-        placement: where the rows are trained on.
-        stager: brings the shards as they are read; None: they are here.
+        placement: the devices that train on the rows; None: the CPU.
+        stager: fetches shards from a bucket as they are read; None: they are on this disk.
 
     Raises:
-        ConfigError, DataError: the rows cannot be had so, with the reason.
+        ConfigError, DataError: the rows do not allow what the request asks for; with the reason.
     """
     shards = shards or shards_of(request.examples, stager)
     parameters, training = request.transform, request.training
@@ -496,8 +496,8 @@ class TrainingData:
     """The batches of a training; made by `training_data`.
 
     Attributes:
-        rows: those of the training.
-        images: counts those that TensorFlow could not decode; None: there are none.
+        rows: which rows are trained on and held out.
+        images: the image decoder, which counts what TensorFlow could not decode; None: no input is an image.
     """
 
     def __init__(
@@ -521,18 +521,18 @@ class TrainingData:
         self._held_out: list[Batch] | None = None
 
     def total_steps(self) -> int:
-        """Steps to train for."""
+        """Returns the number of steps to train."""
         groups = self._plan.groups
         return self._training.total_steps(self.rows.count, groups.batches if groups else None)
 
     def epochs(self, step: int) -> float:
-        """Returns how many `step` steps are."""
+        """Returns the number of epochs that `step` steps make."""
         if self._plan.groups is not None:
             return self._plan.groups.epochs(step)
         return step * self._training.batch_size / self.rows.count
 
     def stack(self, most: int) -> int:
-        """Batches handed over at once: `most`, or fewer where they are large."""
+        """Returns the number of batches in a stack: `most`, or fewer where batches are large."""
         batch = self._training.batch_size
         return max(1, min(most, STACK_ROWS // batch, STACK_BYTES // (batch * self._row_bytes)))
 
@@ -541,7 +541,7 @@ class TrainingData:
         return row_bytes(self._request)
 
     def specs(self, stack: int) -> dict[str, tf.TensorSpec]:
-        """Returns the specs of a stack."""
+        """Returns the specs of the tensors in a stack of `stack` batches, by name."""
         shape = [stack, self._training.batch_size // self._placement.workers]  # a worker has its slice of each batch
         specs = {name: tf.TensorSpec([*shape, *row], dtype) for name, (row, dtype) in self._parameters.inputs().items()}
         if self._ids is not None:
@@ -553,7 +553,7 @@ class TrainingData:
         return specs
 
     def stacks(self, stack: int, total: int | None = None) -> Callable[[int], Iterator[Batch]]:
-        """Returns a function from a step to the stacks that begin with its batch; endless or to `total`."""
+        """Returns a function that yields stacks from a given step's batch on: up to step `total`, or without end."""
         inputs = Inputs(self._plan.shards, self._transform, self._labeler, ids=self._ids)
 
         def begin(step: int) -> Iterator[Batch]:
@@ -582,7 +582,7 @@ class TrainingData:
         return jit == "on" or (jit == "auto" and repays_compiling(self.total_steps(), self._training.batch_size))
 
     def _seen(self, batches: Iterator[Batch], rows: int) -> Iterator[Batch]:
-        """Count the rows that are handed over, for the share of the images that may be refused."""
+        """Yields the batches, and counts `rows` for each: only a share of all images may be refused."""
         for each in batches:
             if self.images is not None:
                 self.images.seen += rows
@@ -595,7 +595,7 @@ class TrainingData:
 
     @tf.autograph.experimental.do_not_convert  # as in `tfcore.data.dataset`
     def _placed(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Prepare the stacks for the devices of this process."""
+        """Returns the stacks for this process's devices: a worker's slice of each batch, or prefetched to the GPU."""
         where = self._placement
         if (workers := where.workers) > 1:
             share = slice_of(where.worker, workers)
@@ -622,8 +622,8 @@ class TrainingData:
         return self._held_out
 
     def linear_baseline(self) -> LinearModel | None:
-        """Returns the linear baseline of the train rows' numbers and categories, the holdout's among them; None where
-        it is not cheap."""
+        """Returns a linear model fitted to numbers and categories of all train rows, held-out ones too. None for a task
+        without one, with images, and where it is not cheap."""
         layout = self._parameters
         sizes = [entry.size for entry in layout.categorical]
         no_linear = label_task(layout.label).linear is None
@@ -635,7 +635,7 @@ class TrainingData:
         )
 
     def items(self, model: ModelConfig) -> dict[str, NDArray[Any]] | None:
-        """Returns the items of the train rows, of a model of two towers; None where there is no index of them."""
+        """Returns the inputs of each item in the train rows of a two_towers model; None if the items have no index."""
         if model.name != "two_towers":
             return None
         return collect(self._batches([*self._parameters.inputs()]), model, self._parameters)
@@ -651,7 +651,7 @@ class TrainingData:
             yield {name: rows[name].numpy()[rows["valid"].numpy()] for name in names}
 
     def _all_rows(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """Returns all train rows with the holdout's and without class weights, in the order of the manifests."""
+        """Returns these columns of all train rows, held-out ones too, without class weights; in manifest order."""
         inside, kept, held_out = self.rows.held_out, self._cache, self._held_out
         if kept is None or self._labeler.weighs_classes or (inside is not None and held_out is None):
             batches = list(self._batches(names))

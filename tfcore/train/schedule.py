@@ -53,7 +53,7 @@ _SCHEDULED = {
     "positive_weight": ("weight of the positive rows of a binary label", 0.0, 1e9, True),
     "regularization": ("what the model's own losses are multiplied by", 0.0, 1e9, True),
 }
-"""(meaning, from, up to, whether `from` itself is allowed); `up to` never is."""
+"""By name: (meaning, lower bound, upper bound, whether the lower bound is allowed); the upper bound never is."""
 MEANINGS = {name: meaning for name, (meaning, *_) in _SCHEDULED.items()}
 """The numbers that Headway's own training reads; any other name is for the user's model or loss."""
 PROGRESS = "progress"
@@ -106,17 +106,17 @@ class Schedule(Frozen):
 
     @property
     def initial(self) -> Any:
-        """What `cosine` falls from."""
+        """The highest value of `cosine`, from which it falls."""
         return self.settings.get("initial", INITIAL)
 
     @property
     def warmup_steps(self) -> Any:
-        """Those in which `cosine` rises from near zero."""
+        """The number of steps in which `cosine` rises from near zero."""
         return self.settings.get("warmup_steps", 0)
 
     @property
     def restart(self) -> Any:
-        """The step at which `cosine` has come down to 0 and begins once more; 0: none."""
+        """The step at which `cosine`, fallen to 0, starts once more; 0: no restart."""
         return self.settings.get("restart", 0)
 
 
@@ -134,8 +134,8 @@ def check_settings(name: str, given: Iterable[str], known: Iterable[str]) -> Non
 def cosine(schedule: Schedule, first: int, count: int, total: int) -> NDArray[np.float32]:
     """Returns the numbers of steps first .. first + count - 1 (step 0 is the first) of `total`; float32 [count].
 
-    After a warm-up that rises from near zero, half a cosine down to 0; both twice with a restart before the end. Computed in
-    float64.
+    A warm-up rises from near zero, then half a cosine falls to 0. With a restart before the end both come twice.
+    Computed in float64.
     """
     warmup, restart = schedule.warmup_steps, schedule.restart if schedule.restart < total else 0
     step = np.arange(first, first + count, dtype=np.float64)
@@ -166,7 +166,7 @@ def check_schedules(names: Iterable[str], task: Task | str, *, user: bool) -> No
     """Raise ConfigError for a scheduled number that the training does not read.
 
     Args:
-        user: a model or loss of the user's may read others.
+        user: whether the model, loss or task is the user's, and may read other names.
     """
     kind = task_of(task)
     for name in names:
@@ -193,12 +193,12 @@ class StepValues:
         progress: whether `PROGRESS` is among them.
 
     Attributes:
-        begins: the progress with which the training begins.
+        initial_progress: the progress at step 0: 0.0, or more after a warm start.
     """
 
     def __init__(self, schedules: Mapping[str, Scheduled], total: int, *, progress: bool = False):
         self._of = {name: _of(name, schedule, total) for name, schedule in schedules.items()}
-        self.begins, self._total = 0.0, total
+        self.initial_progress, self._total = 0.0, total
         if progress:
             self._of[PROGRESS] = self._progress
         self.names = list(self._of)
@@ -207,17 +207,17 @@ class StepValues:
         """Returns each number at steps first .. first + count - 1; float32 [count].
 
         Raises:
-            ConfigError: a schedule of Keras gives what the number cannot be.
+            ConfigError: a schedule of Keras gives a value that the number cannot have.
         """
         return {name: of(first, count) for name, of in self._of.items()}
 
     def at(self, step: int) -> dict[str, float]:
-        """Returns each number at one step; not the progress, which the step says."""
+        """Returns each number at one step, without the progress, which follows from the step."""
         return {name: float(values[0]) for name, values in self(step, 1).items() if name != PROGRESS}
 
     def _progress(self, first: int, count: int) -> NDArray[np.float32]:
         done = np.arange(first, first + count) / self._total
-        return (self.begins + (1.0 - self.begins) * done).astype(np.float32)
+        return (self.initial_progress + (1.0 - self.initial_progress) * done).astype(np.float32)
 
 
 def _of(name: str, schedule: Scheduled, total: int) -> Callable[[int, int], NDArray[np.float32]]:

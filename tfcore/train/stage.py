@@ -2,8 +2,8 @@
 
     train(TrainRequest(...), Path("out"), monitor)      # {"steps": 2000, "final_loss": 0.41, "traces": 1, ...}
 
-`out` gets `weights` (a TensorFlow checkpoint of every model variable), `model.json` and `history.json`; linear.npz, the
-linear baseline of the same rows, where that is cheap; of two towers items.npz, the items of the train rows. Given a
+`out` gets `weights` (a TensorFlow checkpoint of every model variable), `model.json`, `history.json`, where it is cheap
+linear.npz, the linear baseline of the same rows, and for two_towers items.npz, the items of the train rows. Given a
 folder for checkpoints, a killed or stopped training continues where the last checkpoint was taken and ends at the same
 bits as one that was never interrupted: same order of rows, same masks, same compiled mode.
 """
@@ -28,7 +28,7 @@ from tfcore.runtime.remote_shards import staged
 from tfcore.train.callbacks import Checkpointing, EarlyStopping, Recorder, Summaries, Trial, optuna_prune
 from tfcore.train.eager import eagerly
 from tfcore.train.request import Pruning, TrainRequest
-from tfcore.train.strategy import chosen, place
+from tfcore.train.strategy import detect_placement, place
 from tfcore.train.trainer import Callback, TrainingSession
 
 
@@ -44,28 +44,28 @@ def train(
     """Train as `request` says; see the module. With `shards`, on their rows instead of the request's examples.
 
     Args:
-        remote: how shards that are in a bucket yet come here while others are trained on; changes no result.
+        remote: fetches shards from a bucket while others are trained on; changes no result.
         pruning: the study that may end a trial early; not asked where several processes train.
 
     Returns:
         steps, rows (of one epoch), epochs, seconds, steps_per_second, final_loss, lowest_loss, best_loss and best_step
         (on the holdout), stopped ("end" or "early"), skipped (steps that were not finite), refused_images (that TensorFlow
         could not decode, each time they were read), traces, jit ("jit", "graph" or "eager"), threads, strategy, replicas,
-        workers, parameters, resumed_from; of float16 also loss_scale (its last value, and the steps skipped to find it); of a
-        trial holdout_loss and holdout_losses.
+        workers, parameters, resumed_from; warm_start, if there was one; of float16 loss_scale (its last value, and the
+        steps skipped to find it); of a trial holdout_loss and holdout_losses. Of a worker but the chief: steps, worker.
 
     Raises:
         Cancelled: on request, after a checkpoint was saved.
         Pruned: `pruning` ended the trial.
         ConfigError, DataError, StoreError: with the place and what to do.
     """
-    placement = chosen(request, shards=shards, log=monitor.log)
+    placement = detect_placement(request, shards=shards, log=monitor.log)
     gpus = len(tf.config.list_physical_devices("GPU"))
     with staged(remote, monitor) as stager:
         callbacks = default_callbacks(request, None if placement.workers > 1 else pruning)
         with eagerly() if request.training.eager else contextlib.nullcontext():
             session = TrainingSession(
-                request, monitor, callbacks, stager=stager, shards=shards, placed=lambda: place(placement, gpus=gpus)
+                request, monitor, callbacks, stager=stager, shards=shards, devices=lambda: place(placement, gpus=gpus)
             )
             session.run()
         if not session.placement.chief:
@@ -92,7 +92,7 @@ def default_callbacks(request: TrainRequest, pruning: Pruning | None = None) -> 
 
 
 def write(session: TrainingSession, out: Path) -> dict[str, Any]:
-    """Write the weights, the model's description and the history; the answer of `tfcore.train.stage.train`."""
+    """Write all files of the output (see the module), and return the result of `train`."""
     request = session.request
     out.mkdir(parents=True, exist_ok=True)
     build.save_weights(session.model, out / build.WEIGHTS)
@@ -119,7 +119,7 @@ def history(session: TrainingSession) -> list[dict[str, Any]]:
 
 
 def facts(session: TrainingSession) -> dict[str, Any]:
-    """Returns what the training came to; logs warnings of what was skipped."""
+    """Returns the result of `train`; warns of skipped steps and of refused images."""
     step, recorder = session.step, _recorder(session)
     early = next((callback for callback in session.callbacks if isinstance(callback, EarlyStopping)), None)
     if lost := recorder.skipped - recorder.retryable:

@@ -1,7 +1,7 @@
 """One training step in pieces: forward, gradients, update, whole or in micro-batches; `tfcore.train.loop` compiles it.
 
     step = TrainStep(model=model, head="binary", optimizer=optimizer, counter=counter)
-    kept = step.keep()                             # what a skipped step puts back
+    kept = step.copy_moving_averages()                             # what a skipped step puts back
     part = step.part(batch)                        # the batch's loss and gradients, all of it at once
     done = step.finish(part, kept)                 # applied to the variables, or skipped if it is not finite
 
@@ -38,9 +38,9 @@ from tfcore.train.retrieval import RetrievalPart
 
 Batch = Mapping[str, Any]
 LIMIT = 10
-"""A few bad rows spoil single steps, and ten in a row are no accident: what follows would be skipped too."""
+"""Ten steps in a row that are not finite are no accident of a few bad rows: all that follow would be skipped too."""
 _NAMES = 8
-"""So many variables are named in a warning."""
+"""The most variables that a warning names."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Part:
     loss: tf.Tensor
     """float32 scalar: the weighted mean of the rows' losses, in the label's units."""
     objective: tf.Tensor
-    """float32 scalar: what the gradients are those of; with the model's own losses."""
+    """float32 scalar: what is differentiated: the loss with ranking, retrieval and the model's own losses."""
     gradients: list[tf.Tensor]
-    """float32, as the model's trainable variables, dense."""
+    """float32, dense: one for each trainable variable of the model, in its order."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class StepResult:
     """The outcome of a step; bool scalars."""
 
     applied: tf.Tensor
-    """False: it was not finite, and changed nothing but the count of steps."""
+    """False: the step was not finite, and changed nothing but the count of steps."""
     retryable: tf.Tensor | None = None
-    """True: skipped, and a smaller loss scale may mend it. None where there is no loss scale."""
+    """True: the step was skipped, and a smaller loss scale may mend that. None where there is no loss scale."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +83,14 @@ class StepConfig:
     offsets: Sequence[float] | None = None
     """Added to the outputs while training and at no other time; see `tfcore.train.rows`."""
     ranking: RankingConfig | None = None
-    """Has the order within "group" of a batch count too, of whole batches only; rows of a group follow each other, see
-    `tfcore.data.groups`. The reported loss stays the rows'."""
+    """Makes the order of rows within a group part of the objective, for whole batches only. Rows of a group follow each
+    other, see `tfcore.data.groups`. The reported loss stays that of the rows."""
     retrieval: RetrievalPart | None = None
-    """Has the choice among a batch's items count too, of whole batches only. The reported loss stays the rows'."""
+    """Makes the choice among a batch's items part of the objective, likewise for whole batches only."""
     scale: LossScale | None = None
-    """Of the loss while gradients are taken, for a model that computes in float16; see `tfcore.models.precision`."""
+    """The loss's factor while gradients are taken, for a model in float16; see `tfcore.models.precision`."""
     micro_batches: int = 1
-    """Into how many each batch is cut; a divisor of a device's rows."""
+    """How many parts each batch is cut into; a divisor of a device's rows."""
 
     @classmethod
     def of(
@@ -102,10 +102,10 @@ class StepConfig:
         rates: Sequence[float] | None,
         values: Sequence[str],
     ) -> Self:
-        """Returns the step of a training.
+        """Returns the config of a training's steps.
 
         Args:
-            rates: how often a row of each class comes in an epoch, where that is not once.
+            rates: how often a row of each class comes in an epoch; None: once.
         """
         config, label, retrieval = request.training, request.transform.label, None
         if config.retrieval is not None:
@@ -114,7 +114,7 @@ class StepConfig:
         return cls(
             optimizer=config.optimizer,
             values=tuple(values),
-            label_std=head.units(label)[0],
+            label_std=head.scale_and_centre(label)[0],
             clip_norm=config.clip_norm,
             offsets=logit_offsets(rates, label.task) if corrected and rates else None,
             ranking=config.ranking,
@@ -157,8 +157,8 @@ class TrainStep:
         # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
         self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
 
-    def keep(self) -> list[tf.Tensor]:
-        """Returns copies of the layers' moving averages, for `skip`."""
+    def copy_moving_averages(self) -> list[tf.Tensor]:
+        """Returns copies of the layers' moving averages, which a skipped step restores."""
         return [tf.identity(variable) for variable in self._moving]
 
     def row_weights(self, batch: Batch) -> tf.Tensor:
@@ -177,8 +177,8 @@ class TrainStep:
 
         Args:
             total: the summed `row_weights` of the whole batch; float32 scalar.
-            share: of the whole batch's rows that these are; the model's own losses count so much.
-            first_row: where they begin in the whole batch, so that dropout draws for each row what it would there.
+            share: the share of the batch's rows that these are, by which the model's own losses are multiplied.
+            first_row: the index of their first row in the whole batch, so that dropout is the same as in one piece.
         """
         if self.head.train_step is not None:
             return self._users(batch)
@@ -245,7 +245,7 @@ class TrainStep:
         return tf.math.is_finite(tf.linalg.global_norm(part.gradients)) & tf.math.is_finite(part.objective)
 
     def finish(self, part: Part, kept: Sequence[tf.Tensor]) -> StepResult:
-        """Apply the gradients of a whole batch if they and its objective are finite, else put back what was `kept`."""
+        """Apply a whole batch's gradients if they and its objective are finite, else restore `kept`; count the step."""
         norm = tf.linalg.global_norm(part.gradients)
         ok = tf.math.is_finite(norm) & tf.math.is_finite(part.objective)
         gradients = self.clipped(part.gradients, norm)
@@ -256,7 +256,7 @@ class TrainStep:
             return tf.constant(True)
 
         def skip() -> tf.Tensor:
-            self.skip(kept)
+            self.restore_moving_averages(kept)
             return tf.constant(False)
 
         applied = tf.cond(ok, apply, skip)
@@ -294,17 +294,17 @@ class TrainStep:
                 kept = 1.0 - self.optimizer.learning_rate * decay()
                 variable.assign(variable * tf.maximum(kept, 0.0))
 
-    def skip(self, kept: Sequence[tf.Tensor]) -> None:
+    def restore_moving_averages(self, kept: Sequence[tf.Tensor]) -> None:
         for variable, value in zip(self._moving, kept, strict=True):
             variable.assign(value)
 
     def plain_losses(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns (loss, weight) of each row as in prediction: no dropout, and nothing scheduled. float32 [rows]
-        each"""
+        """Returns the loss and the weight of each row as in prediction: without dropout and without scheduled numbers.
+        float32 [rows] each."""
         return self.head.loss(batch, self._output(batch, training=False)), tf.cast(batch["weight"], tf.float32)
 
-    def answers(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns (loss, prediction) of each row, as the holdout and the evaluation ask the head for them."""
+    def losses_and_predictions(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the loss and the prediction of each row, by the head as in the evaluation."""
         output = self._output(batch, training=False)
         return self.head.loss(batch, output), self.head.predictions(output)
 
@@ -323,10 +323,10 @@ class TrainStep:
         repeated = {name: tf.repeat(value, members, axis=0) for name, value in rows.items()}
         losses = self.head.loss(repeated, tf.reshape(output, [-1, width]), smoothing=smoothing)
         losses = tf.reshape(losses, [-1, members])
-        return (tf.reduce_mean(losses, axis=1) if self._members is None else self._members.judged(losses)), weights
+        return (tf.reduce_mean(losses, axis=1) if self._members is None else self._members.row_losses(losses)), weights
 
     def _targets(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns (label, weight) of each row in training."""
+        """Returns the label and the weight of each row in training, with `positive_weight` applied."""
         label, weights = batch["label"], tf.cast(batch["weight"], tf.float32)
         if (positive := step_value("positive_weight")) is not None:
             # a label that mixup made stands for two rows, each with a weight of its own
@@ -351,7 +351,7 @@ class TrainStep:
 
 
 def _where(rows: tf.Tensor, value: tf.Tensor, other: float) -> tf.Tensor:
-    """`value` of shape [rows, ...], and `other` in the rows that are not chosen."""
+    """Returns `value`, of shape [rows, ...], with `other` in the rows where the mask `rows` is false."""
     return tf.where(tf.reshape(rows, [-1] + [1] * (len(value.shape) - 1)), value, tf.cast(other, value.dtype))
 
 
@@ -380,11 +380,11 @@ def accumulated(
     share: float = 1.0,
     first_row: tf.Tensor | int = 0,
 ) -> Part:
-    """Returns the loss and gradients of all rows, from as many micro-batches as the step is configured for.
+    """Returns the loss and gradients of `batch`, summed over as many micro-batches as the step is configured for.
 
     Args:
         total: the summed row weights of the whole batch.
-        share, first_row: of a replica's rows: their share of the whole batch, and where they begin in it.
+        share, first_row: for a replica's rows: their share of the whole batch, and the index of their first row in it.
     """
     count = step.config.micro_batches
     size = tf.shape(batch["weight"])[0] // count

@@ -1,13 +1,13 @@
 """The devices of a training: one, several mirrored ones, or a worker of a cluster; and the learner over several replicas.
 
-    placement = chosen(request, log=monitor.log)          # `training.strategy` on this machine: Placement("mirrored", replicas=2)
+    placement = detect_placement(request, log=monitor.log)        # on this machine: Placement("mirrored", replicas=2)
     placement = place(placement, gpus=len(tf.config.list_physical_devices("GPU")))
     with placement.scope():
         learner = DistributedLearner(placement=placement, model=..., ...)         # else as tfcore.train.loop.Learner
     stacks = dataset.map(slice_of(worker=1, workers=2))   # [K, 256, ...] -> [K, 128, ...]
 
-All devices are in this process: who wants logical CPU devices configures them before TensorFlow first computes something,
-and a worker joins its cluster (TF_CONFIG) before that.
+All devices are in this process. Logical CPU devices must be configured before TensorFlow first computes something, and
+a worker joins its cluster (TF_CONFIG) before that.
 
 Each replica takes the gradient of its rows' share of the batch's loss: the sum of weighted losses over the weight of the
 *whole* batch, so that the shares add up to what one device computes, and it matters not which worker has which rows. One
@@ -37,7 +37,7 @@ from headway.errors import ConfigError, StoreError
 from headway.process import lifeline
 from tfcore.data.reader import Batch, InMemoryShards, Shards
 from tfcore.graph.function import refusal
-from tfcore.graph.scheduled import now, stepping
+from tfcore.graph.scheduled import current_values, stepping
 from tfcore.train.cost import Device, Work, choose_device, work_of
 from tfcore.train.loop import Learner, Outcome, Stack, StepPlan
 from tfcore.train.request import TrainRequest
@@ -55,7 +55,7 @@ def choose(
     work: Work | None = None,
     log: Callable[[str], None] = lambda line: None,
 ) -> Placement:
-    """Resolve `training.strategy` of a request.
+    """Returns the placement that `training.strategy` of a request stands for.
 
     Args:
         gpus, cpus: GPUs, and logical CPU devices that this process has configured.
@@ -64,7 +64,7 @@ def choose(
         log: told what `auto` chose where there is a GPU, and why.
 
     Raises:
-        ConfigError: it cannot be had, or a batch cannot be split so.
+        ConfigError: the devices are not there, or cannot split a batch evenly.
     """
     config = request.training
     name, parts = config.strategy, config.micro_batches
@@ -117,13 +117,13 @@ def _check_split(batch: int, micro: int, parts: int, what: str) -> None:
         )
 
 
-def chosen(
+def detect_placement(
     request: TrainRequest, *, shards: Shards | None = None, log: Callable[[str], None] = lambda line: None
 ) -> Placement:
-    """Resolve the request's strategy for this machine.
+    """Returns the placement of a request for this machine's devices and TF_CONFIG; ConfigError if there is none.
 
     Args:
-        shards: where the rows come from in place of the request's examples.
+        shards: the rows in place of the request's examples.
         log: see `choose`.
     """
     cluster = given_cluster() if request.training.strategy == "multi_worker" else None
@@ -150,18 +150,18 @@ TF_CONFIG = "TF_CONFIG"
 
 @dataclass(frozen=True)
 class Placement:
-    """The devices that `training.strategy` means in this process; `place` sets them up, and says what holds the model."""
+    """The devices that `training.strategy` stands for in this process; `place` sets them up."""
 
     name: Name
     replicas: int = 1
     """Devices that each batch is split over, of all workers together."""
     workers: int = 1
     worker: int = 0
-    """The number of this one."""
+    """The number of this worker, from 0."""
     logical: bool = False
     """The replicas are logical CPU devices, since there are no two GPUs."""
     strategy: tf.distribute.Strategy | None = None
-    """None: one device."""
+    """TensorFlow's strategy, which `place` makes; None: one device."""
     device: str | None = None
 
     @property
@@ -171,22 +171,22 @@ class Placement:
 
     @property
     def several(self) -> bool:
-        """Whether there are other workers."""
+        """Whether the training runs in several workers, each a process."""
         return self.name == "multi_worker"
 
     @property
     def on_gpu(self) -> bool:
-        """Whether steps run on a GPU or several."""
+        """Whether steps run on one or several GPUs."""
         return self.name != "cpu" and not self.logical and bool(tf.config.get_visible_devices("GPU"))
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns the context of everything that makes or changes variables."""
+        """Returns the context manager in which variables are made and changed."""
         if self.strategy is not None:
             return self.strategy.scope()
         return self.device_scope()
 
     def device_scope(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns the context of everything that computes."""
+        """Returns the context manager in which ops run: that of the one device, if one is named."""
         return tf.device(self.device) if self.device else contextlib.nullcontext()
 
     def facts(self) -> dict[str, Any]:
@@ -195,7 +195,7 @@ class Placement:
 
 
 def place(placement: Placement, *, gpus: int = 0) -> Placement:
-    """Set up the devices.
+    """Set up the devices; returns the placement with its strategy or its device.
 
     Raises:
         ConfigError: this process has computed already, and cannot join a cluster any more.
@@ -218,8 +218,8 @@ def _mirrored(*devices: str) -> tf.distribute.Strategy:
 
 @functools.cache  # a process joins a cluster once, and to let it go takes ten seconds: it waits for a look at the others' health
 def _multi_worker(cluster: str, gpus: int) -> tf.distribute.Strategy:
-    """Returns the strategy of this worker of a cluster, whose TF_CONFIG this is; waits until all the others are
-    there."""
+    """Returns the strategy of this worker in the cluster that the TF_CONFIG `cluster` names; waits until all other
+    workers are there."""
     kind = tf.distribute.experimental.CommunicationImplementation
     # the ring sums in one order, whatever the timing; NCCL's own on GPUs
     options = tf.distribute.experimental.CommunicationOptions(implementation=kind.AUTO if gpus else kind.RING)
@@ -236,8 +236,8 @@ def _multi_worker(cluster: str, gpus: int) -> tf.distribute.Strategy:
 
 @contextlib.contextmanager
 def _ending_with_parent() -> Iterator[None]:
-    """End this process when its parent ends or says so, even while native code keeps Python from running, as waiting
-    for other workers does."""
+    """Within the block this process ends when its parent ends or tells it to, even while native code keeps Python from
+    running, as waiting for other workers does."""
     pipe = lifeline()
     if pipe is None:
         yield
@@ -252,7 +252,7 @@ def _ending_with_parent() -> Iterator[None]:
 
 
 def given_cluster() -> tuple[list[str], int] | None:
-    """Returns (the workers' addresses, this worker's index) if the environment has a TF_CONFIG, else None."""
+    """Returns the workers' addresses and this worker's number from the environment's TF_CONFIG; None without one."""
     text = os.environ.get(TF_CONFIG)
     if not text:
         return None
@@ -264,8 +264,8 @@ def given_cluster() -> tuple[list[str], int] | None:
 
 
 def workers_of(tf_config: Mapping[str, Any]) -> tuple[list[str], int]:
-    """Returns (the workers' addresses, the number of this worker) from TF_CONFIG; ConfigError if it names no
-    workers."""
+    """Returns the workers' addresses and the number of this worker from a parsed TF_CONFIG; ConfigError if it names
+    none."""
     where, fix = "TF_CONFIG", '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
     cluster, task = tf_config.get("cluster"), tf_config.get("task")
     if not isinstance(cluster, dict) or not isinstance(task, dict):
@@ -305,7 +305,7 @@ class DistributedLearner(Learner):
         self._specs: Mapping[str, tf.TensorSpec] = keywords["specs"]
         jit, log = keywords.pop("jit", "auto"), keywords.get("log") or (lambda line: None)
         super().__init__(**keywords, jit="off")
-        if self.config.micro_batches > 1 and self.train_step.keep():
+        if self.config.micro_batches > 1 and self.train_step.copy_moving_averages():
             raise ConfigError(
                 "the model has float variables that are not trained, a layer's moving averages perhaps, which replicas "
                 "cannot share within a step",
@@ -334,12 +334,12 @@ class DistributedLearner(Learner):
             return super().run(stack, **keywords)
 
     def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
-        """Evaluate in this process alone, on its first device."""
+        """Returns the mean loss (see `Learner`), computed in this process alone, on its first device."""
         with self._placement.scope():
             return super().evaluate(batches)
 
     def from_chief(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns the chief's `values` on every worker; float64 of one length."""
+        """Returns the chief's `values` on every worker. All workers must call it, with equally many values."""
         addends = values if self._placement.chief else np.zeros_like(values)
         with self._placement.scope():
             return np.asarray(self._summed(tf.constant(addends, tf.float64)))
@@ -362,7 +362,7 @@ class DistributedLearner(Learner):
         if self._jit == "off":
             return
         refused = None
-        if self.train_step.keep():
+        if self.train_step.copy_moving_averages():
             refused = "a layer keeps moving averages, which the replicas share"
         else:
             compiled = tf.function(self._part_of_rows, jit_compile=True, autograph=False)
@@ -397,16 +397,16 @@ class DistributedLearner(Learner):
         if self._placement.several:
             weight = self._sum(weight)
         run = self._strategy.run
-        kept = run(self.train_step.keep)
-        loss, objective, finite, gradients = run(self._replica_part, args=(batch, dict(now()), weight))
+        kept = run(self.train_step.copy_moving_averages)
+        loss, objective, finite, gradients = run(self._replica_part, args=(batch, dict(current_values()), weight))
         self.train_step.set_rate()
 
         def apply() -> tf.Tensor:
-            run(self._apply, args=(gradients, dict(now())))
+            run(self._apply, args=(gradients, dict(current_values())))
             return tf.constant(True)
 
         def skip() -> tf.Tensor:
-            run(self.train_step.skip, args=(kept,))
+            run(self.train_step.restore_moving_averages, args=(kept,))
             return tf.constant(False)
 
         # a condition on what all replicas have alike, and outside of strategy.run
@@ -422,8 +422,8 @@ class DistributedLearner(Learner):
     def _replica_part(
         self, batch: Stack, values: dict[str, tf.Tensor], total: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-        """Returns a batch's (loss, objective, whether it and its gradients are finite, those gradients), the same on
-        every replica. Runs in a replica."""
+        """Returns a batch's loss, its objective, whether objective and gradients are finite, and the clipped gradients;
+        all are the same on every replica. Runs in a replica."""
         context = tf.distribute.get_replica_context()
         rows, first = self._share(batch, context.replica_id_in_sync_group)
         parts = (self._compiled or self._part_of_rows)(rows, first, values, total)
@@ -444,7 +444,7 @@ class DistributedLearner(Learner):
         return [*part.gradients, part.loss, part.objective]
 
     def _share(self, batch: Stack, replica: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Returns (a replica's rows of a batch, where they begin in the whole batch)."""
+        """Returns a replica's rows of a batch, and the index of their first row in the whole batch."""
         if self._placement.several:
             return dict(batch), tf.constant(self._placement.worker * self.batch)
         share = self.batch // self._placement.replicas

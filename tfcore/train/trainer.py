@@ -35,7 +35,7 @@ from tfcore.models import build
 from tfcore.models.config import CHOOSING
 from tfcore.models.inputs import has_members
 from tfcore.models.members import CHOICE
-from tfcore.runtime.devices import numerics, numerics_of, prepare, relaxed
+from tfcore.runtime.devices import numerics, prepare, relaxed, using_numerics
 from tfcore.train.checkpoints import Checkpoints, Found, Variables
 from tfcore.train.cost import choose_jit
 from tfcore.train.loop import Learner, Outcome, PeriodicAction, run
@@ -47,8 +47,8 @@ from tfcore.train.strategy import DistributedLearner, Placement, agreement, same
 from tfcore.train.warm_start import warm_start
 
 STEPS_PER_CALL = 128
-"""The most steps in one call of the compiled loop: what a call costs beside them is then a hundredth; fewer if steps are slow, so
-that a stop is heard soon."""
+"""The most steps in one call of the compiled loop: the call's own cost is then a hundredth. Slow steps come in smaller
+calls, so that a request to stop is noticed soon."""
 
 
 class Callback:
@@ -61,31 +61,31 @@ class Callback:
     name: str | None = None
 
     def build(self, session: TrainingSession) -> None:
-        """Make variables: the session has its data, model and learner, and nothing is restored yet."""
+        """Make variables; at this point the session has data, model and learner, and no checkpoint is restored."""
 
     def actions(self, session: TrainingSession) -> Sequence[PeriodicAction]:
-        """Returns the actions to run after every so many steps, by the chief of several workers; a true result ends the
-        training."""
+        """Returns the actions to run every so many steps. Of several workers only the chief runs them; an action that
+        returns true ends the training."""
         return ()
 
     def after_call(self, session: TrainingSession, outcome: Outcome) -> None:
-        """Called by every worker after each call of the compiled steps, which ended at `session.step`."""
+        """React to a call of the compiled steps, which ended at `session.step`; every worker does, after each call."""
 
     def recorded(self, session: TrainingSession, values: Mapping[str, float | None]) -> None:
-        """Receive the figures of `session.step` that a callback passed to `session.record`."""
+        """Receive the figures of `session.step` that this or another callback passed to `session.record`."""
 
     def over(self) -> bool:
-        """Returns whether the training is over, such as one that is resumed after it ended early."""
+        """Returns whether the training has ended already, such as one that is resumed after it ended early."""
         return False
 
     def stopping(self, session: TrainingSession) -> None:
-        """Called by the chief of several workers when the training was asked to stop before its end."""
+        """React to a request to stop the training before its end; of several workers only the chief does."""
 
     def finish(self, session: TrainingSession) -> None:
-        """Called when the training ended by itself; the model is written after this."""
+        """Change the trained model before it is written; comes after `close`, and not after a stop or an error."""
 
     def close(self) -> None:
-        """Called when the training ended, however it ended."""
+        """Release what the callback holds, when the training has ended: by itself, on request, or by an error."""
 
     def variables(self) -> Variables:
         """Returns the callback's own variables for checkpoints, besides the learner's."""
@@ -103,18 +103,18 @@ class TrainingSession:
     """One training in this process; see the module.
 
     Args:
-        stager: where shards that lie in a bucket are fetched to.
+        stager: fetches shards from a bucket as they are read; None: they are on this disk.
         shards: rows in place of the request's examples.
-        placed: takes the devices, once the process's threads are set.
+        devices: sets up the devices and returns their placement; called once the process's threads are set.
 
     Attributes:
-        data: the rows; `data.stacks(stack)` are what the learner takes.
+        data: the batches; `data.stacks(stack)` gives the stacks that the learner takes.
         model, learner: the Keras model, and what trains it in compiled steps.
         values: the learning rate and the numbers of `training.schedules`, by step.
-        total: steps of the whole training. start, step: where this process began, and how far it is.
-        stack: steps of the batches that are handed to one call.
+        total: steps of the whole training. start, step: the steps where this process began and where it is.
+        stack: the number of batches in a stack, and so the most steps in one call.
         checkpoints: those of the request's folder, or None.
-        warm_start: what became of the weights that it began with; None: it began with none.
+        warm_start: which weights came from an earlier model (see `warm_start`); None: none did.
         callbacks: in the order in which they act.
     """
 
@@ -126,11 +126,11 @@ class TrainingSession:
         *,
         stager: Stager | None = None,
         shards: Shards | None = None,
-        placed: Callable[[], Placement] = lambda: Placement("cpu"),
+        devices: Callable[[], Placement] = lambda: Placement("cpu"),
     ):
         self.request, self.monitor, self.callbacks = request, monitor, list(callbacks)
         self.threads = prepare()
-        self.placement = placed()
+        self.placement = devices()
         self.data = training_data(request, shards, placement=self.placement, stager=stager)
         for note in self.data.rows.notes:
             monitor.log(note)
@@ -139,12 +139,12 @@ class TrainingSession:
         self.values = self._step_values()
         self.checkpoints = Checkpoints(request.checkpoints, log=monitor.warn) if request.checkpoints else None
         self.checkpoint = self.checkpoints.newest() if self.checkpoints else None
-        """The checkpoint that this process goes on from."""
+        """The checkpoint that this process resumes from; None: it begins at step 0."""
         with self.placement.scope():
             self.learner = self._learner()
             self.warm_start = warm_start(self.model, request, request.warm_start) if request.warm_start else None
         if self.warm_start is not None and CHOICE in self.warm_start["kept"]:
-            self.values.begins = CHOOSING  # its members have seen the rows that they would leave out
+            self.values.initial_progress = CHOOSING  # its members have seen the rows that they would leave out
         if self.warm_start is not None and self.checkpoint is None:  # else its weights are to come
             monitor.log(self.warm_start["says"])
         if isinstance(self.learner.train_step.head.task, UserTask) and not self.placement.several:
@@ -218,18 +218,18 @@ class TrainingSession:
     def _try_answers(self) -> None:
         """Trace the losses and predictions of a task of the user's own: a mistake in them shows before the training."""
         specs = {n: tf.TensorSpec(spec.shape[1:], spec.dtype) for n, spec in self.data.specs(self.stack).items()}
-        tf.function(self.learner.train_step.answers, autograph=False).get_concrete_function(specs)
+        tf.function(self.learner.train_step.losses_and_predictions, autograph=False).get_concrete_function(specs)
 
     # --- what callbacks use
 
     def evaluate(self) -> float:
         """Returns the mean loss on the holdout of train, whose size `training.early_stopping` or the request's `trial`
         sets."""
-        with numerics_of(self._outside):  # what relaxes the steps does not hold here
+        with using_numerics(self._outside):  # what relaxes the steps does not hold here
             return self.learner.evaluate(self.data.holdout())
 
     def record_holdout(self, loss: float) -> None:
-        """Record what `evaluate` returned."""
+        """Record a loss that `evaluate` returned, as `holdout_loss`."""
         self.record(holdout_loss=loss)
 
     def record(self, **values: float | None) -> None:
@@ -244,7 +244,7 @@ class TrainingSession:
 
     @property
     def stopped(self) -> str:
-        """Why no further step is run: "end", or "early" (a callback ended it)."""
+        """Why the training ended: "end" (all steps were run), or "early" (a callback ended it before)."""
         return "early" if self.step < self.total else "end"
 
     def variables(self) -> Variables:
@@ -265,7 +265,7 @@ class TrainingSession:
         } | {callback.name: callback.state() for callback in self.callbacks if callback.name is not None}
 
     def _restore(self, checkpoint: Found) -> None:
-        """Restore a checkpoint, and warn of what may change the last bits."""
+        """Restore a checkpoint, and warn if other threads or devices may change the last bits of the weights."""
         assert self.checkpoints is not None
         with self.placement.scope():
             self.checkpoints.restore(checkpoint, self.variables())
@@ -296,7 +296,7 @@ class TrainingSession:
 
         Raises:
             Cancelled: on a request to stop; the callbacks were told before.
-            DataError: steps that are not finite, one after the other.
+            DataError: too many steps in a row were not finite.
         """
         self._began, self._outside = time.monotonic(), numerics()
         config = self.request.training
@@ -371,7 +371,7 @@ class TrainingSession:
             )
 
     def _own_loss(self) -> str:
-        """Returns what is to be looked at first where the user computes the loss; empty where Headway does."""
+        """Returns the advice to check the user's own loss first; empty where Headway computes the loss."""
         task, name = self.learner.train_step.head.task, self.request.training.loss or ""
         own = name if ":" in name else task.name if isinstance(task, UserTask) else None
         return f"check {own}, which computes the loss: a logarithm or a root of 0, a division by 0; or " if own else ""

@@ -28,19 +28,19 @@ from tfcore.models.towers.two_towers import ITEM, USER, sides
 from tfcore.train.request import TrainRequest, WarmStart
 
 UNKNOWN, NULL = ("vocabulary", 1, 0), "<null>"
-"""What an id stands for that is no value's: the one bucket of unknown values, and a missing one."""
+"""What an id stands for besides the values of a vocabulary: its one bucket of unknown values, and a missing value."""
 WHERE = "training.warm_start"
 
 
 def warm_start(model: keras.Model, request: TrainRequest, parent: WarmStart) -> dict[str, Any]:
-    """Give `model` the parent's weights, see the module.
+    """Give `model` the weights of the model `parent`; see the module.
 
     Returns:
-        version; kept, partly (rows moved) and new: paths of variables; says: a sentence of all that.
+        version; kept, partly (rows moved) and new: paths of variables; says: a sentence about them.
 
     Raises:
-        ConfigError: it was trained for another task, or none of its weights fits.
-        StoreError: its weights cannot be read.
+        ConfigError: the parent was trained for another task, or none of its weights fits.
+        StoreError: the parent's weights cannot be read.
     """
     task, before = request.transform.label.task, parent.transform.label.task
     if task != before:
@@ -81,7 +81,7 @@ def warm_start(model: keras.Model, request: TrainRequest, parent: WarmStart) -> 
 
 
 def _stored(trained: Path) -> dict[str, NDArray[Any]]:
-    """Returns the weights of a training's output by the path of their variable."""
+    """Returns the weights in a training's output folder by the path of their variable; StoreError if unreadable."""
     try:
         paths = json.loads((trained / "model.json").read_text(encoding="utf-8"))["variables"]
         stored = tf.train.load_checkpoint(str(trained / WEIGHTS))
@@ -92,8 +92,8 @@ def _stored(trained: Path) -> dict[str, NDArray[Any]]:
 
 
 def _seen(of: TrainRequest | WarmStart) -> tuple[Any, ...]:
-    """Returns the columns that a model sees and the classes that it gives, in their order; its item and its linear
-    part's factor."""
+    """Returns what two models must have alike for weights to fit: the columns that they see, in order, their classes,
+    item columns, and the factor of the linear part."""
     layout = of.transform
     names = ([entry.name for entry in entries] for entries in (layout.categorical, layout.lists))
     seen = ([*layout.inputs()], [*layout.numeric], *names)  # images are inputs of their own
@@ -102,7 +102,7 @@ def _seen(of: TrainRequest | WarmStart) -> tuple[Any, ...]:
 
 
 def _categories(layout: Layout) -> dict[str, list[Any]]:
-    """Returns what each id of each categorical column stands for: ("value", "UA"), one of the op's buckets, NULL."""
+    """Returns by column what each id stands for: ("value", "UA"), (op, buckets, number of the bucket), or `NULL`."""
     found = {}
     for fitted in layout.fitted:
         if fitted.size is not None:
@@ -114,7 +114,7 @@ def _categories(layout: Layout) -> dict[str, list[Any]]:
 
 
 def _rows(path: str, of: TrainRequest | WarmStart) -> list[tuple[str, Any]] | None:
-    """Returns (column, value) of each row of a built-in model's table; None: the variable is none."""
+    """Returns the column and the value of each row of a built-in model's embedding table; None for other variables."""
     layer, _, name = path.partition("/")
     if name != "table":
         return None
@@ -131,8 +131,8 @@ def _rows(path: str, of: TrainRequest | WarmStart) -> list[tuple[str, Any]] | No
 
 
 def _moved(start: NDArray[Any], rows: list[Any], value: NDArray[Any], before: list[Any]) -> NDArray[Any]:
-    """Returns a table with each row at the place of its value; a new value has the row of unknown ones, or else the
-    initial one."""
+    """Returns a table with the row of each value that the earlier table has. A new value gets the row of unknown
+    values, or else the initial one."""
     places = {row: place for place, row in enumerate(before)}
     sources = np.array([places.get(row, places.get((row[0], UNKNOWN), -1)) for row in rows], np.int64)
     return np.where((sources >= 0)[:, None], value[sources], start)

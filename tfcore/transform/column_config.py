@@ -18,14 +18,14 @@ from tfcore.transform.config import OPS, ColumnTransform
 
 STORED_ROLES = frozenset({"feature", "weight", "group", "passthrough"})
 _WITH_FEATURE = frozenset({"weight", "group", "key", "time"})
-"""The roles besides which a column may be a feature: a transform says that it is."""
+"""The roles besides which a column may be a feature, too, as soon as it has a transform."""
 
 
 class ColumnConfig(ColumnTransform, columns.ColumnConfig):
     """One column: its type, role and nullability, and its transform and other settings of the model's inputs."""
 
     def column_transform(self) -> ColumnTransform:
-        """Returns the part that configures the model's inputs."""
+        """Returns the settings that configure the model's inputs."""
         return ColumnTransform(**{key: getattr(self, key) for key in ColumnTransform.model_fields})
 
     @model_validator(mode="after")
@@ -86,7 +86,7 @@ def check_columns(read: Sequence[Column], *, where: str, notes: Sequence[Note], 
         only_named: whether the config takes only the columns that it names.
 
     Raises:
-        ConfigError: they do not.
+        ConfigError: they do not go together, or no column is a feature.
     """
     for role in ("weight", "group", "time"):
         named = [column.name for column in read if column.role == role]
@@ -137,7 +137,7 @@ def _column(entry: Any) -> Any:
 
 
 def _nearly(word: Any, words: Iterable[str]) -> bool:
-    """Returns whether a word is closer to one of these than to an operation, so that the error names the likely
+    """Returns whether a word is closer to one of `words` than to an operation, so that the error names the likely
     intent."""
     if not isinstance(word, str) or word in ("auto", *OPS):
         return False

@@ -265,7 +265,7 @@ class ImputeConfig(Frozen):
 
 
 PoolConfig = tuple[Literal["mean", "min", "max", "sum", "length"], ...]
-"""The figures of a row's list of numbers that the model sees."""
+"""The figures of each row's list of numbers that the model sees."""
 
 
 class ColumnTransform(Frozen):
@@ -290,7 +290,7 @@ class ColumnTransform(Frozen):
 
 
 class DerivedParameters(Frozen):
-    """The columns that the preprocess function reads and returns, as its analysis found them."""
+    """The columns that the user's preprocess function reads and returns, as its analysis found them."""
 
     function: str
     """The user's function, as module:function."""
@@ -313,7 +313,7 @@ def check_chains(columns: Sequence[Column], transforms: Mapping[str, ColumnTrans
 
 
 def check_settings(column: Column, config: ColumnTransform, *, where: str) -> None:
-    """Raise ConfigError for a setting that would change nothing of a column of this type.
+    """Raise ConfigError for a setting other than its default that would change nothing of a column of this type.
 
     Whether integers without an operation of their own become numbers or categories is only known once they are counted.
     """
@@ -385,7 +385,7 @@ def _check_parts(column: Column, op: DateParts, where: str) -> None:
 
 
 def fitting(column: Column) -> list[str]:
-    """Returns the operations that a column of this type may use."""
+    """Returns the names of the operations that a column of this type may use."""
     if column.type == "bytes":
         return [*_WORDS] if column.shape else [*_WORDS, "image"]
     numeric = [name for name in OPS if name not in (*CATEGORICAL, "image", "date_parts")] + ["bucketize"]

@@ -64,7 +64,7 @@ from tfcore.transform.parameters import (
 
 FILE = "transform.json"
 AUTO_TOP_K = 10_000
-"""The values in the automatic vocabulary of a text, and the buckets of integers that are too many to count."""
+"""The most values in a text's automatic vocabulary, and the hash buckets of integers that are too many to count."""
 LEAST_COUNT = 2
 """The train rows that a value of a vocabulary needs, unless min_count says otherwise."""
 AUTO_MOST_WIDTH = 64
@@ -88,7 +88,7 @@ class Transformed(Result):
 
 
 class TransformRequest(Stage[Transformed]):
-    """The transform stage, with the stored columns, their config, and the train statistics."""
+    """The request of the transform stage: the stored columns, their config, and the train statistics."""
 
     name, version, runs = "transform", VERSION, "tfcore.transform.fit:fit"
     transforms: Annotated[dict[str, ColumnTransform], Key("config")]
@@ -99,13 +99,13 @@ class TransformRequest(Stage[Transformed]):
     statistics: Annotated[Ref[WindowStatistics], Key("inputs", "statistics")]
     """The statistics of the train split."""
     weighted: Annotated[tuple[Examples, ...], Key("inputs", "weighted")] = ()
-    """The train rows where they have weights, by which each label counts."""
+    """The train rows, with the weights by which labels count; empty where rows have no weights."""
     bins: Annotated[int, Key()] = 0
     """The number of equally full bins of each number, for models that embed numbers."""
     counted: Annotated[str | None, Key()] = None
-    """The column whose vocabulary keeps the train rows of each value, for trainings that correct for them."""
+    """The column whose vocabulary keeps the number of train rows of each value, for trainings that correct for it."""
     item: Annotated[str | None, Key()] = None
-    """The column that names the items of a model of two towers: each item of the train rows has an id."""
+    """The column that names the items of a two-tower model: each item of the train rows has an id."""
     derived_statistics: Annotated[Ref[Any] | None, Key("inputs", "analysed")] = None
     derived_transforms: Annotated[dict[str, ColumnTransform] | None, Key("derived")] = None
     derived: DerivedParameters | None = None
@@ -155,14 +155,14 @@ def fit_parameters(
     item: str | None = None,
     weighted: WeightedLabel | None = None,
 ) -> tuple[TransformParameters, list[Note]]:
-    """Fit the parameters; returns also notes about what was left out or stands out.
+    """Fit the parameters of columns and label; returns also notes about columns that are left out or stand out.
 
     Args:
-        bins: equally full bins of each number whose edges the parameters are to have, in which integers of few values keep
-            their order; 0: none, and such integers are categories.
-        counted: the column whose vocabulary is to have the rows of each value.
+        bins: the number of equally full bins of each number, whose edges the parameters then have; integers of few
+            values stay numbers. 0: no bins, and integers of few values are categories.
+        counted: the column whose vocabulary is to have the number of train rows of each value.
         item: the column whose vocabulary is to have every value, unless its config says otherwise.
-        weighted: the labels of the rows that count, where rows have weights.
+        weighted: the weighted statistics of the label; None where rows have no weights.
 
     Raises:
         ConfigError: an operation that does not go with its column.
@@ -208,7 +208,7 @@ def fit_parameters(
 def _fit_column(
     column: Column, config: ColumnTransform, stats: ColumnStatistics, bins: int
 ) -> tuple[Fitted | None, Note | None]:
-    """Fit a column's transform; returns a note where the column is left out, or cut."""
+    """Returns a column's fitted transform, None if left out; and a note if it is left out or its lists are cut."""
     chain = config.transform
 
     def left_out(why: str) -> tuple[None, Note]:
@@ -240,7 +240,7 @@ def _fit_column(
     for op in chain:
         done = _fit_op(op, column, stats, sample, first=not ops, where=where)
         if sample is not None and op.op not in ("vocabulary", "hash", "bucketize"):
-            sample.through(done)
+            sample.apply(done)
         ops.append(done)
     size = size_of(ops[-1], column)
     if size is not None:
@@ -313,8 +313,8 @@ def _date_parts(column: Column, config: ColumnTransform, stats: ColumnStatistics
 def _fit_part(
     column: Column, part: Part, config: ColumnTransform, stats: ColumnStatistics, bins: int
 ) -> tuple[ColumnPart, Fitted]:
-    """Fit a part of a date: one that comes round again is a category of all values that it can have, another is
-    standardized."""
+    """Fit a part of a date: a cyclic one, such as the weekday, is a category of all values that it can have; another
+    one is standardized."""
     name = f"{column.name}__{part}"
     own = Column(name=name, type="int64", nullable=column.nullable)
     date_part = ColumnPart(name=name, source=column, part=part)
@@ -330,7 +330,7 @@ def _fit_part(
     fill = config.impute.value if strategy == "value" else 0.0 if strategy == "zero" else mean
     fill = float(sample.quantile([0.5])[0]) if strategy == "median" and not sample.empty else fill
     standardize = FittedOp(op="standardize", mean=mean, std=std or 1.0)
-    sample.through(standardize)
+    sample.apply(standardize)
     return date_part, Fitted(
         column=own,
         ops=(standardize,),
@@ -352,8 +352,8 @@ def _image(column: Column, op: Image, config: ColumnTransform, stats: ColumnStat
 
 
 def _with_every_value(column: Column, config: ColumnTransform, stats: ColumnStatistics) -> ColumnTransform:
-    """Returns the config with a vocabulary, if the column gets one, of every value, except by limits that the config
-    names."""
+    """Returns the config with a vocabulary of every value, except by a top_k that it names; unchanged if the column
+    gets no vocabulary or the config has a min_count."""
     chain = (_automatic(column, stats, 0),) if config.transform == "auto" else config.transform
     last = chain[-1]
     if not isinstance(last, Vocabulary) or last.min_count is not None:
@@ -380,10 +380,10 @@ _RANKS = ((np.arange(_QUANTILES) + 0.5) / _QUANTILES).tolist()
 
 
 class TrainSample:
-    """A column's finite train values as weighted points, passed through the operations that are fitted.
+    """A column's finite train values as weighted points, to which fitted operations are applied one by one.
 
         sample = TrainSample(statistics)
-        sample.through(FittedOp(op="log"))
+        sample.apply(FittedOp(op="log"))
         sample.moments(), sample.quantile([0.5])
 
     Where every distinct value was counted the points are those, else 1,001 quantiles.
@@ -398,7 +398,7 @@ class TrainSample:
         elif not self.empty:
             self.values, self.weights = stats.quantile(_RANKS), np.ones(_QUANTILES)
 
-    def through(self, op: FittedOp) -> None:
+    def apply(self, op: FittedOp) -> None:
         self.values = apply_numeric(op, self.values)
 
     @property
@@ -412,12 +412,11 @@ class TrainSample:
         mean = float(np.average(self.values, weights=self.weights))
         return mean, float(np.sqrt(np.average((self.values - mean) ** 2, weights=self.weights)))
 
-    def begins(self, parts: int) -> list[float]:
-        """Returns the values at which a new part begins, of `parts` with about as many rows each.
+    def bucket_boundaries(self, parts: int) -> list[float]:
+        """Returns the values at which each bucket but the first begins, of at most `parts` about equally full ones.
 
-        No part is empty: a value is never cut, so a frequent one has a part of its own and the others share the rest, and
-        each value has one where there are at most `parts`.
-        """
+        No bucket is empty. A value is never cut: a frequent one has a bucket of its own and the others share the rest.
+        Each value has one where there are at most `parts`."""
         values, places = np.unique(self.values, return_inverse=True)
         ends = np.cumsum(np.bincount(places, weights=self.weights))
         begins, at, before = list[float](), 0, 0.0
@@ -469,7 +468,7 @@ def _fit_op(
     if isinstance(op, Bucketize):
         if op.boundaries is not None:
             return FittedOp(op="bucketize", boundaries=op.boundaries)
-        return FittedOp(op="bucketize", boundaries=() if empty else tuple(sample.begins(op.buckets or 10)))
+        return FittedOp(op="bucketize", boundaries=() if empty else tuple(sample.bucket_boundaries(op.buckets or 10)))
     return FittedOp(op=op.op)
 
 
@@ -494,8 +493,8 @@ def _vocabulary(op: Vocabulary, column: Column, stats: ColumnStatistics, where: 
 
 
 def _edges(sample: TrainSample | None, bins: int) -> tuple[float, ...]:
-    """Returns the edges of `bins` equally full bins of the train values after the operations: fewer where values recur
-    or lie close together, none where all are the same."""
+    """Returns the edges of `bins` equally full bins of the train values after the operations. There are fewer where
+    values recur or lie close together, and none where all values are the same."""
     if not bins or sample is None or sample.empty:
         return ()
     least = max(LEAST_BIN * sample.moments()[1], _NARROWEST)

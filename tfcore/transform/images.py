@@ -119,11 +119,11 @@ class ImageDecoder:
     """Decodes like `decode_images`, but skips images that TensorFlow refuses; for input pipelines, never for an export.
 
     Args:
-        rows: of one pass over the data, whose images are decoded ahead.
+        rows: the number of rows of one pass over the data; so many may be decoded ahead of those `seen`.
 
     Attributes:
-        refused: how many images were skipped so far, each time they were read.
-        seen: how many rows were handed over so far.
+        refused: how many images were skipped so far, counted each time they were read.
+        seen: how many rows the input pipeline has handed over so far; its reader sets it.
     """
 
     def __init__(self, rows: int):
@@ -134,7 +134,7 @@ class ImageDecoder:
     def __call__(
         self, files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels, *, raw: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns pixels as `decode_images` does, and whether each row can be used, bool [rows]."""
+        """Returns pixels as `decode_images` does, and which rows can be used, bool [rows]; DataError if too few can."""
         rows = (files,) if present is None else (files, present)
 
         def decode(files: tf.Tensor, present: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
@@ -189,7 +189,7 @@ def _not_raw(size: int, pixels: Pixels) -> str:
 def _unless_refused(
     decode: Callable[..., tuple[tf.Tensor, tf.Tensor]], rows: tuple[tf.Tensor, ...], pixels: Pixels
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the images and flags of `decode`, of no rows where it fails: only a dataset can go on after an error."""
+    """Returns the images and flags of `decode`, empty where it fails: only a dataset can go on after an error."""
     decoded = tf.data.Dataset.from_tensors(rows).map(decode).ignore_errors()
     none = tf.data.Dataset.from_tensors((tf.zeros([0, *pixels], tf.uint8), tf.zeros([0], tf.bool)))
     options = tf.data.Options()

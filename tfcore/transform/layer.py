@@ -31,12 +31,12 @@ from tfcore.transform.preprocess import derive, load_preprocess
 from tfcore.transform.raw_column import RawColumn, gather, pad
 
 DENSE = 1 << 16
-"""The longest range of integers that lie close together: an array takes a tenth of a hash table's time."""
+"""The longest range of integers whose ids are looked up in an array, which takes a tenth of a hash table's time."""
 
 
 class Vocabulary(tf.Module):
-    """Maps values to ids: known values by falling train count, then the out-of-vocabulary buckets, by hash. It is
-    exported without files."""
+    """Maps values to ids: first the known values, by falling train count, then the out-of-vocabulary buckets, by hash.
+    It is exported without files."""
 
     def __init__(self, op: FittedOp):
         super().__init__(name="vocabulary")
@@ -70,7 +70,7 @@ class Vocabulary(tf.Module):
 
 
 def _dense(integers: Sequence[int]) -> Any:
-    """Returns the id of each integer from the least to the greatest, -1 for those between that are unknown."""
+    """Returns the id of each integer from the least to the greatest, -1 for unknown ones between them."""
     ids = np.full(max(integers) - min(integers) + 1, -1, np.int64)
     ids[np.asarray(integers, np.int64) - min(integers)] = np.arange(len(integers))
     return ids
@@ -83,7 +83,7 @@ def _table(keys: Sequence[Any]) -> tf.lookup.StaticHashTable:
 
 
 MOST_TRACED = 500
-"""The number of columns beyond which no function is made, since each tensor of a column would be an argument of it."""
+"""The number of columns beyond which no tf.function is made: each tensor of a column would be its argument."""
 
 
 class Block(NamedTuple):
@@ -99,7 +99,7 @@ class Transform(tf.Module):
     Args:
         parameters: fitted on train statistics.
         preprocess: the user's function, when the parameters have derived columns; see `tfcore.transform.preprocess`.
-        tolerant: in an input pipeline, what skips images that TensorFlow refuses; None in an export.
+        tolerant: in an input pipeline, the decoder that skips images that TensorFlow refuses; None in an export.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Transform(tf.Module):
     def _compute(
         self, columns: Mapping[str, RawColumn]
     ) -> tuple[dict[Any, tf.Tensor], dict[str, tf.Tensor], list[tf.Tensor]]:
-        """Compute what `_computed` returns, of the blocks {(place, *names): values}."""
+        """Compute what `_computed` returns, with the blocks as {(number of the block, *names): values}."""
         if self._preprocess is not None:
             columns = {**columns, **self._preprocess(columns)}
         columns = {**columns}
@@ -214,8 +214,8 @@ class Transform(tf.Module):
         return tf.concat(columns, 1)
 
     def _image(self, fitted: Fitted, column: RawColumn) -> tuple[dict[str, tf.Tensor], tf.Tensor | None]:
-        """Returns the pixels, uint8 [rows, height, width, channels], zeros for null, and, if asked, which rows are
-        usable."""
+        """Returns the outputs by name: pixels, uint8 [rows, height, width, channels], zeros for null, and which are
+        missing. Also which rows are usable; None without `tolerant`."""
         assert fitted.pixels is not None
         name, present, raw = fitted.column.name, column.present, fitted.ops[-1].raw
         usable = None
@@ -244,7 +244,7 @@ def _outputs(fitted: Fitted) -> list[str]:
 
 
 def numbers(fitted: Iterable[Fitted], columns: Mapping[str, RawColumn]) -> tuple[list[Block], dict[str, tf.Tensor]]:
-    """Returns the numeric inputs of one number per row, and the vectors."""
+    """Returns blocks of the numeric inputs of one number per row, and the vectors by name."""
     groups: dict[Any, list[Fitted]] = {}
     for entry in fitted:
         if entry.size is None and entry.pixels is None:
@@ -257,7 +257,7 @@ def numbers(fitted: Iterable[Fitted], columns: Mapping[str, RawColumn]) -> tuple
 
 
 def _kind(op: FittedOp) -> tuple[Any, ...]:
-    """Returns the key that columns share if one op transforms them; a clip of one side is another op than of both."""
+    """Returns an operation's key: columns with equal keys share an op. Clips of one side and of both differ."""
     return (op.op, op.minimum is None, op.maximum is None)
 
 
@@ -303,14 +303,14 @@ def absent(raw: Sequence[RawColumn]) -> tf.Tensor:
 
 
 def _indicator(group: Sequence[Fitted], places: Sequence[int], what: str, where: tf.Tensor) -> Block:
-    """Returns the inputs that are 1 `where` [columns, rows] is true, for the columns at `places`."""
+    """Returns the inputs <column>__<what> of the columns at `places`: 1 where `where`, [columns, rows], is true."""
     # TensorFlow's own look at the shape would gather all where all are wanted
     chosen = where if len(places) == len(group) else tf.gather(where, tf.constant(places, tf.int32))
     return Block(tuple(f"{group[i].column.name}__{what}" for i in places), tf.cast(chosen, tf.float32))
 
 
 def each(numbers: Sequence[Any], dtype: tf.DType) -> tf.Tensor:
-    """Returns one number per column, shaped for use with [columns, rows]."""
+    """Returns one number per column, shaped to be broadcast to [columns, rows]."""
     return tf.constant(numbers[0], dtype) if len(numbers) == 1 else tf.constant([[n] for n in numbers], dtype)
 
 
@@ -398,7 +398,7 @@ def _category(fitted: Fitted, column: RawColumn, vocabulary: Vocabulary | None) 
 
 
 def _several(fitted: Fitted, column: RawColumn, ids: tf.Tensor) -> tf.Tensor:
-    """Returns the ids of each row, then -1, as int32 [rows, width]. Null has only its own id, an empty list none."""
+    """Returns each row's ids, filled up with -1, int32 [rows, width]. Null has only its own id, an empty list none."""
     width = fitted.width
     assert width is not None
     if column.lengths is None:
@@ -438,8 +438,8 @@ def _present(raw: Sequence[RawColumn]) -> tf.Tensor | None:
 
 
 _plain = functools.lru_cache(maxsize=1)(Transform)
-"""The transform that was asked for last, if it has no user's code and no images: the stages of a run want the same one,
-and it is traced once."""
+"""Makes a transform without a user's code and images, or gives the last one again for the same parameters: the stages
+of a run want the same one, and it is traced once."""
 
 
 def transform_of(
@@ -449,7 +449,7 @@ def transform_of(
 
     Args:
         file: the user's Python file with the function.
-        tolerant: in an input pipeline, what skips images that TensorFlow refuses.
+        tolerant: in an input pipeline, the decoder that skips images that TensorFlow refuses; None in an export.
 
     Raises:
         ConfigError: the function is gone, or gives other columns than it was analysed with.

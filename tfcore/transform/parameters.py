@@ -56,8 +56,8 @@ class FittedOp(Frozen):
 
 
 def word_text(word: bytes) -> str:
-    """Returns a stored word as text; one that is not UTF-8, or begins with NUL, becomes NUL and a letter for each of
-    its bytes."""
+    """Returns a stored word as text; one that is not UTF-8, or begins with NUL, becomes NUL and a Latin-1 letter for
+    each of its bytes."""
     try:
         text = word.decode()
     except UnicodeDecodeError:
@@ -92,17 +92,17 @@ class Fitted(Frozen):
     edges: tuple[float, ...] = ()
     """The edges of equally full bins of the train values, for numeric outputs; none unless a model asks for them."""
     counts: tuple[int, ...] = ()
-    """The train rows of each value of a vocabulary, then of all others; none unless a training asks for them."""
+    """The number of train rows of each value of a vocabulary, then of all others; empty unless asked for."""
 
     def with_counts(self, rows: Mapping[Any, int], total: int) -> Self:
-        """Returns the column with the train rows of each value of its vocabulary, given those of each stored value and
-        of all."""
+        """Returns a copy with `counts`, the number of train rows of each value of the vocabulary, given those of all
+        stored values, `rows`, and of all train rows, `total`."""
         known = [rows[value] for value in self.ops[0].values]
         return self.model_copy(update={"counts": (*known, total - sum(known))})
 
     @property
     def null_id(self) -> int | None:
-        """The id of null, the last one."""
+        """The id of null, the last one; None for numbers and for a column that cannot be null."""
         return self.size - 1 if self.size is not None and self.column.nullable else None
 
     @property
@@ -138,7 +138,7 @@ class Fitted(Frozen):
 
 
 def apply_numeric(op: FittedOp, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Apply one numeric operation to finite float64 values of any shape."""
+    """Returns finite float64 values of any shape after one numeric operation."""
     if op.op == "standardize":
         assert op.mean is not None and op.std is not None
         return (values - op.mean) / op.std
@@ -153,7 +153,7 @@ def apply_numeric(op: FittedOp, values: NDArray[np.float64]) -> NDArray[np.float
 
 
 def size_of(last: FittedOp, column: Column) -> int | None:
-    """Returns the number of ids of a column whose last operation this is; None for a number."""
+    """Returns the number of ids of a column, by its last operation; None for a number or an image."""
     if last.op == "vocabulary":
         words = len(last.words if last.words is not None else last.integers or ())
         size = words + (last.oov_buckets or 0)
@@ -192,13 +192,13 @@ class TransformParameters(Frozen):
 
     version: int = VERSION
     rows: int = 0
-    """The train rows."""
+    """The number of train rows."""
     fitted: tuple[Fitted, ...]
     label: LabelParameters
     derived: DerivedParameters | None = None
     """The columns that the user's preprocess function returns; None without one."""
     parts: tuple[ColumnPart, ...] = ()
-    """The columns that are made of others."""
+    """The columns that are parts of a date or a time."""
 
     @property
     def raw(self) -> tuple[Column, ...]:

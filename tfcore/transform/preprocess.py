@@ -72,8 +72,8 @@ def _place(error: BaseException, converted: Any, file: Path) -> str:
     return f"{file.name}, line {lines[-1]}" if lines else line_of(error, file)
 
 
-class Reading(dict[str, Any]):
-    """The tensors that the function gets; it records which of them the function reads."""
+class ReadRecorder(dict[str, Any]):
+    """The tensors that the user's function gets, by name; `names_read` has those that the function has read."""
 
     def __init__(self, tensors: Mapping[str, Any]):
         super().__init__(tensors)
@@ -103,7 +103,7 @@ class Reading(dict[str, Any]):
 def derive(
     function: Preprocess, columns: Mapping[str, RawColumn], stored: Sequence[Column]
 ) -> tuple[dict[str, RawColumn], tuple[Column, ...], tuple[Column, ...]]:
-    """Run the preprocess function; returns the new columns, their specs, and which of `stored` it read.
+    """Run the preprocess function; returns the new columns, their specs, and which of the `stored` columns it read.
 
     Raises:
         ConfigError: it fails, or gives what no column can be; with the column's name.
@@ -111,7 +111,7 @@ def derive(
     derived: dict[str, RawColumn] = {}
     specs: list[Column] = []
     with tf.name_scope(SCOPE):
-        reading = Reading(_tensors(columns, stored))
+        reading = ReadRecorder(_tensors(columns, stored))
         results = function(reading)
         rows = next(iter(columns.values())).rows()
         for name, value in results.items():
@@ -171,7 +171,7 @@ def _column(name: str, value: Any, present: Any, rows: tf.Tensor) -> tuple[RawCo
 
 
 def _stored(value: tf.Tensor) -> tuple[tf.Tensor, StoredType]:
-    """Cast a derived column to its stored type."""
+    """Returns a derived column's values in their stored type, and that type; TypeError if there is none."""
     if value.dtype == tf.string:
         return value, "bytes"
     if value.dtype == tf.bool or value.dtype.is_integer:

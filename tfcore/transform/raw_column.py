@@ -95,7 +95,7 @@ class PackedColumns:
 
 
 def raw_columns(chunk: Mapping[str, tf.Tensor], columns: Sequence[Column]) -> dict[str, RawColumn]:
-    """Convert a chunk of classic Examples, as `tfcore.ops` returns it, to raw columns."""
+    """Returns a chunk of classic tf.Examples, as `tfcore.ops.example_parser` returns it, as raw columns."""
     return {
         column.name: RawColumn(
             chunk[column.name], chunk.get(f"{column.name}/present"), None, chunk.get(f"{column.name}/lengths")
@@ -110,7 +110,7 @@ def pad(values: tf.Tensor, lengths: tf.Tensor, width: Any, filler: Any) -> tf.Te
 
 
 def gather(values: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
-    """Returns the value of each code; TensorFlow refuses one that is outside of the dictionary."""
+    """Returns the value of each code; a code outside of the dictionary is an error of TensorFlow's."""
     # a record whose rows are all null has an empty dictionary, and code 0 must still be good for something
     spare = tf.cast(tf.equal(tf.size(values), 0), tf.int32)
     return tf.gather(tf.concat([values, tf.zeros([spare], values.dtype)], 0), codes)

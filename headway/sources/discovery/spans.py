@@ -12,15 +12,15 @@
 
 In a path, {span} stands for any name; {year}, {month}, {day} and {hour} for the parts of a date, and the span is then
 called by that date: "2013-01-05", "2013-01-05T06". A date's parts may stand in the path more than once. {split} stands for
-any name too, and tells no spans apart: `split_name` says what it is in a file's path. What a placeholder,
-a wildcard or a folder stands for is hidden when it begins with "." or "_", at any depth; what the path itself names is not.
+any name too, and tells no spans apart: `split_name` says what it is in a file's path. A file or folder that a
+placeholder or wildcard matches, or that lies in a folder, is hidden if its name begins with "." or "_" and the path
+does not write that name itself.
 
-Of an open source a row with a larger value than it may have is quarantined, so that the batches stay small. Columns of fixed
-width cost nothing; of the others, the size of the whole column in a batch is looked at first.
+An open source rejects rows with a value of more than `max_cell_bytes`, so that batches stay small. Columns of fixed
+width are not checked, others row by row only if the whole column of a batch is larger than that.
 
-Spans whose names are dates of one kind ("2013", "2013-01", "2013-01-05", "2013-01-05T06") follow each other without a
-gap: what should be there in a window and is not is an error that names it, unless gaps are allowed. Which window a run uses:
-`flows.config.window`.
+Spans whose names are dates of one kind ("2013", "2013-01", "2013-01-05", "2013-01-05T06") must have no gap: a date that
+a window lacks is an error that names it, unless gaps are allowed. `flows.config.window` says which window a run uses.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def _name(match: re.Match[str]) -> str | None:
 
 
 def folder_columns(pattern: str, path: str) -> dict[str, str | None]:
-    """Returns the columns that a file's folders name, as in `test=01/part.csv`, with their value for its rows; None is
-    null. A folder that the source's path names itself is no column, nor is one with a placeholder."""
+    """Returns the columns that a file's folders name, as `test=01` does: {name: the value of all rows of the file, or
+    None for null}. A folder that the source's path itself names, or has a placeholder for, is no column."""
     written, folders = pattern.rstrip("/").split("/"), {}
     for place, part in enumerate(path.split("/")[:-1]):
         name, equals, value = part.partition("=")
@@ -227,8 +227,8 @@ def paths_of(config: SourceConfig, span: str) -> list[str]:
 def _is_hidden(path: str, pattern: str) -> bool:
     """Returns whether a part of `path` begins with "." or "_" that the pattern does not write itself.
 
-    Engines write aside in such folders (`_temporary/0/part.csv`) and leave markers under such names (`_SUCCESS`). A folder
-    that the pattern names, as in `/data/_landing/*.csv`, is what the user wants.
+    Engines write temporary files in such folders (`_temporary/0/part.csv`) and markers of such names (`_SUCCESS`). A
+    folder that the pattern names, as in `/data/_landing/*.csv`, is what the user wants.
     """
     written = pattern.rstrip("/").split("/")
     for i, part in enumerate(path.split("/")):
@@ -318,10 +318,10 @@ def _before(end: Date, count: int, unit: str) -> Date:
 
 
 def check_window(window: int | str | None) -> int | str | None:
-    """Returns a window: the number of spans for digits, "all" for itself.
+    """Returns the window if it is valid: digits as an int, anything else as it is.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a window.
     """
     if isinstance(window, bool) or not isinstance(window, int | str | None):
         raise ValueError(f"{window!r} is not a window; write a number of spans, a time such as 30d or 12m, or all")
@@ -346,9 +346,9 @@ def select_window(
         spans: all the spans there are, sorted.
         window: how many spans (3 or "3"), or how much time up to the end of `until` ("48h", "30d", "8w", "12m", "2y");
             None or "all": all of them.
-        until: the last span; of spans that are dates also a longer stretch, whose last span is meant; or "latest".
+        until: the last span, or "latest"; if spans are dates, also a longer period such as 2013, for its last span.
         gaps: whether a window of dates may lack a span.
-        where: the window was found, for an error.
+        where: the place of the window setting, for an error.
 
     Raises:
         ConfigError: there is no such span, too few of them, or one is missing in between.
@@ -385,7 +385,7 @@ def _selected(spans: Sequence[str], window: int | str | None, until: str, gaps: 
 
 
 def _parsed(window: int | str | None) -> tuple[int | None, str | None]:
-    """Returns the number and the unit of a window such as 30d."""
+    """Returns the number and the unit of a window such as 30d; None for what it lacks."""
     if window in (None, ALL):
         return None, None
     match = _WINDOW.fullmatch(str(window).strip())
@@ -407,7 +407,7 @@ def _dates(spans: Sequence[str]) -> dict[str, Date] | None:
 
 
 def _until(spans: Sequence[str], dates: dict[str, Date] | None, until: str, gaps: Gaps) -> str:
-    """Returns the last span of the window."""
+    """Returns the last span of the window; raises ConfigError if there is none."""
     if until == "latest":
         return spans[-1]
     if until in spans:
@@ -430,7 +430,7 @@ def _coarse(date: Date, dates: dict[str, Date]) -> bool:
 
 
 def _no_gaps(dates: dict[str, Date], chosen: Sequence[str], first: Date, end: Date) -> None:
-    """Raise ConfigError that names the spans `chosen` lacks from `first` to `end`."""
+    """Raise ConfigError that names the spans that `chosen` lacks from `first` until before `end`."""
     covered = {dates[name] for name in chosen}
     missing = [str(date) for date in np.arange(first, end.astype(first.dtype)) if date not in covered]
     if missing:
@@ -455,9 +455,9 @@ def open_source(
     """Open the source of a config's format; rows with a cell beyond `max_cell_bytes` come out as malformed.
 
     Args:
-        later: columns that came with later files: missing in those of `files` that lack them.
-        columns: of the schema that is read by: a text that is a value in one of them is read as text in all, and
-            `headway.tabular.coerce` knows where it is missing.
+        later: columns that came with later spans: null in those of `files` that lack them.
+        columns: the schema's columns. A null word of a CSV file that is a value in one of them is read as text in all,
+            and `headway.tabular.coerce` makes it null where it means so.
     """
     if config.format == "csv":
         missing = [column.null for column in columns if column.null is not None]
@@ -470,13 +470,13 @@ def open_source(
 
 
 class ConfiguredSource:
-    """A source that rejects rows with too large values, renames columns, and gives those that files lack.
+    """A source that rejects rows with too large values, renames columns, and adds columns that files lack.
 
     Args:
         names: {name in the files: name in the pipeline}.
-        files: the span's, of which some may lack the columns in `later`: their values are missing then.
-        folders: the columns that the folders of a file name, and their values as text; a file's own column of a name comes
-            first.
+        files: the span's files; one that lacks a column in `later` gets it as nulls.
+        folders: returns the columns that a file's folders name, with their values as text; a column of this name in the
+            file comes first.
     """
 
     def __init__(
@@ -603,7 +603,7 @@ def _cell_text(cell: pa.Array) -> str:
 
 
 def _large(array: pa.Array, max_bytes: int) -> Sizes | None:
-    """Returns the bytes of each row, when a row may exceed the limit."""
+    """Returns the bytes of each row if a row may exceed the limit, else None."""
     if pa.types.is_dictionary(array.type):
         values = _large(array.dictionary, max_bytes)
         return None if values is None else values[pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)]

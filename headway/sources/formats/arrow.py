@@ -19,13 +19,13 @@ from headway.sources.base import (
     Range,
     Source,
     check_columns,
+    damaged_file_error,
     first_rows,
     leaves,
-    not_a,
-    not_whole,
     pick,
     rows_of_range,
     runs,
+    wrong_format_error,
 )
 from headway.sources.config import FORMATS
 from headway.sources.sample import Sample
@@ -82,7 +82,7 @@ class ArrowSource(Source):
 def _open(
     path: str, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatchFileReader | pa.RecordBatchStreamReader]:
-    """Returns the file's reader, which reads only `columns` if they are given."""
+    """Yields the file's reader, which reads only `columns` if they are given."""
     with _source(path) as file:
         with storage.reading(path):
             head = file.read(8)
@@ -99,12 +99,12 @@ def _open(
                 reader = open_reader(file, options=options)
         except (OSError, pa.ArrowException) as error:
             at = "its footer" if open_reader is pa.ipc.open_file else "byte 0"
-            raise not_a(path, "arrow") or not_whole("Arrow", path, error, at) from None
+            raise wrong_format_error(path, "arrow") or damaged_file_error("Arrow", path, error, at) from None
         yield reader
 
 
 def _source(path: str) -> pa.NativeFile:
-    """Memory-map a local file, so that unread columns cost nothing."""
+    """Open a file. A local one is memory-mapped, so that unread columns cost nothing."""
     if storage.is_remote(path):
         return storage.open_file(path)
     with storage.reading(path):
@@ -125,7 +125,7 @@ def _batches(
         except StopIteration:
             return
         except (OSError, pa.ArrowException) as error:
-            raise not_whole("Arrow", path, error, f"batch {number} of its stream") from None
+            raise damaged_file_error("Arrow", path, error, f"batch {number} of its stream") from None
         number += 1
         yield batch
 
@@ -136,10 +136,10 @@ def _batch(reader: pa.RecordBatchFileReader, number: int, path: str) -> pa.Recor
         batch.validate()
         return batch
     except (OSError, pa.ArrowException) as error:
-        raise not_whole("Arrow", path, error, f"batch {number}") from None
+        raise damaged_file_error("Arrow", path, error, f"batch {number}") from None
 
 
 def _rows_at_once(batch: pa.RecordBatch) -> int:
-    """Returns the rows of a chunk: BATCH_ROWS, or fewer of wide ones."""
+    """Returns the number of rows of each chunk of the batch: BATCH_ROWS, or fewer if the rows are wide."""
     size = batch.get_total_buffer_size()
     return max(1, min(BATCH_ROWS, BATCH_BYTES * batch.num_rows // max(1, size)))

@@ -6,7 +6,7 @@ reported, never lost.
 
     null_words(pa.chunked_array([["DE", "FR", "IT", "NA"]]), ("", "NA"), ())      # (the same values, ("",), a note)
     null_words(pa.chunked_array([["Berlin", "NA"]]), ("", "NA"), ())              # (["Berlin", None], ("", "NA"), a note)
-    moved(["b", "a"], ["a", "b"])                                       # ("b", 1, 2): the header has it elsewhere
+    misplaced_name(["b", "a"], ["a", "b"])                              # ("b", 1, 2): the header has it elsewhere
 
 NA is what R writes for a missing value, and Namibia's code. In a text column such a word is a value where it stands in quotes,
 or where nine in ten of the other distinct values are written like it: as many characters, and each of the same kind.
@@ -41,8 +41,8 @@ from headway.sources.base import (
     check_columns,
     cut,
     is_object,
+    refuse_duplicates,
     sampled,
-    twice,
 )
 from headway.sources.config import FORMATS, MAX_CELL_BYTES, CsvConfig, SourceConfig
 from headway.sources.csv_quotes import QuoteRules
@@ -125,16 +125,16 @@ class CsvSource:
         if head.num_rows:
             problem = "its first line ends in a carriage return alone, and other lines do not"
             raise DataError(problem, where=here, fix="write all lines with the same line end")
-        twice(names, text.path)
+        refuse_duplicates(names, text.path)
         return names, start + len(line)
 
     def _check_order(self, text: TextFile, number: int) -> None:
-        """Refuse a file whose line above the first row has names of `csv.names` at other places."""
+        """Raise DataError for a file whose line above the first row has the names of `csv.names` in another order."""
         line = text.line(number)[1].removeprefix(BOM)
         words = line.decode("utf-8" if text.decoded else self._config.encoding, "replace")
         _, cells = next(rows_of(words.strip("\r\n").lstrip(COMMENT), self._config), (0, []))
         header = [cell.strip() for cell in cells]
-        if wrong := moved(header, self._config.names):
+        if wrong := misplaced_name(header, self._config.names):
             name, here, there = wrong
             problem = (
                 f"its columns stand in another order: {name!r} is number {here} here, and number {there} in csv.names"
@@ -247,9 +247,9 @@ class CsvSource:
         return as_numbers(merged, [name for name in whole.column_names if name not in thousands])
 
     def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> tuple[pa.Table, list[Malformed]]:
-        """Returns a sample in the types that pyarrow finds, except dates and times and digits that a number would
-        change, which stay text: integers among real numbers that float32 cannot hold, those that begin with 0, codes
-        such as 12E3, and those in groups of three."""
+        """Returns a piece of the sample in the types that pyarrow infers, and its malformed lines. Dates, times and
+        digits that a number would change stay text: integers among real numbers that float32 cannot hold, digits that
+        begin with 0, codes such as 12E3, and digits in groups of three."""
         piece = _as_utf8(piece)  # the malformed lines of another could not be skipped
         around = re.escape(self._config.delimiter + self._config.quote).encode()
         piece, broken = self._marked(piece, names, quoted)
@@ -278,8 +278,8 @@ class CsvSource:
     def _with_words(
         self, table: pa.Table, piece: bytes, names: list[str], quoted: bool, quoted_words: dict[str, set[str]]
     ) -> pa.Table:
-        """Returns a sample whose columns of text have every value as it is written, also words for a missing value;
-        notes the words in quotes."""
+        """Returns the table with each text as it is written in `piece`, words for a missing value such as NA included;
+        adds such words that stand in quotes to `quoted_words`."""
         words, texts = self._config.null_values, [f.name for f in table.schema if pa.types.is_string(f.type)]
         for name in texts:
             values = table.column(name)
@@ -298,8 +298,8 @@ class CsvSource:
     def _parse(
         self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType], piece: Range, at: int
     ) -> tuple[pa.Table, list[Malformed]]:
-        """Parse the range in the wanted types. A column with a value that does not fit comes as text, so that a value's
-        result never depends on its neighbours."""
+        """Parse a block in the wanted types; returns the table and the malformed lines. A column with a value that does
+        not fit comes as text, so that coercion judges each value by itself."""
         read_as = {name: types.get(name, pa.binary()) for name in columns}
         utf8 = _is_utf8(data)
         raw, block, latin = data, _PARSE_BYTES, False
@@ -331,7 +331,7 @@ class CsvSource:
         raise DataError(f"not readable as CSV: {reason}", where=where) from None
 
     def _marked(self, data: bytes, names: list[str], quoted: bool) -> tuple[bytes, list[Malformed]]:
-        """Returns the data with a numbered line that pyarrow rejects in place of each broken record, and the broken
+        """Replaces each broken record by a numbered line that pyarrow rejects; returns the data and the broken
         records."""
         parts, at, bad = list[bytes](), 0, list[Malformed]()
         for found in self._rules.broken(data, len(names), newlines=quoted):
@@ -357,12 +357,12 @@ class CsvSource:
         latin: bool = False,
         skip: bool = True,
     ) -> tuple[pa.Table, list[Malformed]]:
-        """Parse the range once, with these column types.
+        """Parse a block once with these column types (None: inferred); returns the table and the malformed lines.
 
         Args:
-            broken: what stands where `data` has a marked line.
-            latin: `data` was turned from Latin-1 to UTF-8; undo that in what is read. Every byte survives it.
-            skip: note malformed lines and go on. pyarrow cannot show us a line that is no UTF-8, and prints so.
+            broken: the broken records, in the order of the marked lines that replace them in `data`.
+            latin: `data` was converted from Latin-1 to UTF-8, which every byte survives; undo this in the values read.
+            skip: go on after malformed lines. False for data that are not UTF-8, whose lines pyarrow cannot hand over.
         """
         malformed: list[Malformed] = []
         mark, zero = self._mark(names), b"\0"
@@ -422,7 +422,7 @@ def _infinite(table: pa.Table) -> list[str]:
 
 
 def _is_like(texts: pa.ChunkedArray, pattern: str) -> bool:
-    """Returns whether a text is like the pattern, or, of large integers, whether some but no real ones are codes as 12E3."""
+    """Returns whether any text matches; for `_LARGE_INTEGER` also whether some are codes (12E3) and none is a real."""
 
     def any_like(pattern: str) -> bool:
         return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
@@ -431,14 +431,14 @@ def _is_like(texts: pa.ChunkedArray, pattern: str) -> bool:
 
 
 def _large_integers(values: pa.ChunkedArray) -> bool:
-    """Returns whether doubles have integers beyond 2^24 among them."""
+    """Returns whether any of the doubles is an integer beyond 2^24."""
     sizes = pc.abs(values)
     large = pc.and_(pc.greater(sizes, 2.0**24), pc.is_finite(sizes))
     return bool(pc.any(pc.and_(large, pc.equal(sizes, pc.floor(sizes)))).as_py())
 
 
 def _placed(malformed: list[Malformed], data: bytes, at: int) -> list[Malformed]:
-    """Returns the malformed lines, with the offset of each in the file in its reason."""
+    """Returns the malformed lines with the byte offset of each in the file added to its reason."""
     if not malformed:
         return malformed
     offsets = row_offsets(data, [line.row for line in malformed])
@@ -459,7 +459,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _as_utf8(value: bytes) -> bytes:
-    """Returns a text that is not UTF-8 as if it were cp1252, which old Western editors wrote and which contains Latin-1."""
+    """Converts text that is not UTF-8 to UTF-8 from cp1252, which old Western editors wrote, or else from Latin-1."""
     if _is_utf8(value):
         return value
     try:
@@ -469,7 +469,7 @@ def _as_utf8(value: bytes) -> bytes:
 
 
 def _changed(table: pa.Table, change: Callable[[bytes], bytes]) -> pa.Table:
-    """Returns a table with `change` applied to each different text."""
+    """Returns the table with `change` applied to each distinct value of its binary and dictionary columns."""
     for place, field in enumerate(table.schema):
         if not pa.types.is_dictionary(field.type) and not pa.types.is_binary(field.type):
             continue
@@ -484,7 +484,7 @@ def _changed(table: pa.Table, change: Callable[[bytes], bytes]) -> pa.Table:
 
 
 COMMENT = "#%/ "
-"""A pattern for the comment sign that may stand before the first name."""
+"""The characters that may stand before the first name of a header, as a comment sign does."""
 
 
 def unnamed(place: int) -> str:
@@ -493,7 +493,7 @@ def unnamed(place: int) -> str:
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Returns names of which none occurs twice: column_3 for an empty one, price_2 for the second of a name."""
+    """Returns the names made unique: column_3 for an empty third one, price_2 for the second `price`."""
     made: list[str] = []
     for place, name in enumerate(names, 1):
         stem = new = name or unnamed(place)
@@ -505,7 +505,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def rows_of(text: str, config: CsvConfig) -> Iterator[tuple[int, list[str]]]:
-    """Yields (number of the line, values) of each row of some lines, except empty and unreadable ones."""
+    """Yields the line number (from 0) and the values of each CSV row, except empty ones; stops at an unreadable row."""
     reader = csv.reader(
         (line + "\n" for line in text.split("\n")),
         delimiter=config.delimiter,
@@ -521,10 +521,10 @@ def rows_of(text: str, config: CsvConfig) -> Iterator[tuple[int, list[str]]]:
             before = reader.line_num
 
 
-def moved(header: Sequence[str], names: Sequence[str]) -> tuple[str, int, int] | None:
-    """Returns a name that has different places in the header and in `names`, with both places, from 1; None when there
-    is none. A header that is one name short lacks the first or the last one; one cell, or a shorter line, is a
-    title."""
+def misplaced_name(header: Sequence[str], names: Sequence[str]) -> tuple[str, int, int] | None:
+    """Returns a name that stands at another place in the header than in `names`, and both places, from 1; else None. A
+    header that is one name short lacks the first or the last one. A line with fewer than two names, or with more than
+    one name missing, is a title: None."""
     if sum(map(bool, header)) < 2 or len(header) < len(names) - 1:
         return None
     forms = [header] if len(header) != len(names) - 1 else [["", *header], [*header, ""]]
@@ -545,12 +545,12 @@ _LEAST, _MOSTLY = 3, 0.9
 def null_words(
     values: pa.ChunkedArray, words: Sequence[str], quoted: Collection[str]
 ) -> tuple[pa.ChunkedArray, tuple[str, ...], str | None]:
-    """Returns the sampled values without the words that mean a missing one, these words, and a note where they are
-    worth one.
+    """Returns the values with words such as NA made null where they mean a missing value, the words that do, and a note
+    on frequent or unclear words, or None.
 
     Args:
-        values: text as it stands in the files, or numbers, of which no word is one.
-        quoted: the words that stand in quotes.
+        values: sampled text as the files have it; values of another type are returned unchanged.
+        quoted: the words that stand in quotes in the files.
     """
     if not is_text(values.type):
         return values, tuple(words), None
@@ -580,7 +580,7 @@ def _are_like(others: pa.Array, word: str) -> bool:
 
 
 def _forms(texts: pa.Array) -> pa.Array:
-    """Returns texts with a sign for the kind of each character: A for a capital, a for another letter, 0 for a
+    """Returns the texts with each character replaced by its kind: A for a capital, a for another letter, 0 for a
     digit."""
     for pattern, kind in ((r"\p{Lu}", "A"), (r"\p{Ll}", "a"), (r"\d", "0")):
         texts = pc.replace_substring_regex(texts, pattern, kind)

@@ -1,7 +1,7 @@
 """Folders of JPEG and PNG images as columns `image` (the file's bytes), `path` (relative to the folder) and `label`.
 
 A label is the name of the folder that an image lies in, or stands in a table of file names and labels. Every image is
-decoded once at ingest; one that cannot be goes to the quarantine.
+decoded once at ingest; one that cannot be decoded goes to the quarantine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from headway.errors import ConfigError, DataError
 from headway.messages import agree, counted, some
 from headway.schema.columns import suggest
-from headway.sources.base import Chunk, InputFile, Malformed, Range, check_columns, not_a
+from headway.sources.base import Chunk, InputFile, Malformed, Range, check_columns, wrong_format_error
 from headway.sources.config import DATE_PARTS, FORMATS, SPAN, SourceConfig
 from headway.sources.sample import Sample
 from headway.storage import filesystem as storage
@@ -40,7 +40,7 @@ _RANGE_FILES = 16_384
 
 
 class ImagesSource:
-    """Reads folders of images; a range is a run of files. A table of labels is the last file, in no range."""
+    """Reads folders of images; a range is a run of files. A table of labels is the span's last file, in no range."""
 
     def __init__(self, config: SourceConfig):
         self._config, self._images = config, config.images
@@ -69,7 +69,7 @@ class ImagesSource:
         return ranges
 
     def _labelled(self, files: Sequence[InputFile]) -> tuple[Sequence[InputFile], pa.Array, list[str]]:
-        """Returns the images, the label of each, and notes about the table."""
+        """Returns the images, the label of each (null: it has none), and notes about the table of labels."""
         if self._images.table is None:
             folders = [_inside(self._config, file.path).rpartition("/")[0].rpartition("/")[2] for file in files]
             return files, pa.array([folder or None for folder in folders], pa.string()), []
@@ -138,7 +138,7 @@ class ImagesSource:
                 rows, images, malformed, size, first = [], [], [], 0, row + 1
 
     def _image(self, path: str, size: int) -> tuple[bytes, str | None]:
-        """Returns the file's bytes, and the reason why they are not an image."""
+        """Returns the file's bytes, and the reason why they are rejected; None if they are a readable image."""
         if size > self._config.max_cell_bytes:
             return b"", f"{size} bytes, more than source.max_cell_bytes: {self._config.max_cell_bytes}"
         with storage.open_file(path) as file, storage.reading(path):
@@ -162,7 +162,7 @@ class ImagesSource:
             raise DataError("the folder holds no images", where=self._config.path, fix="check source.path")
         if not any(head.startswith(FORMATS["images"].magic) for head in data):
             what = f"is {kind}, neither a JPEG nor a PNG" if (kind := _kind(data[0])) else "is neither a JPEG nor a PNG"
-            why = not_a(sampled[0].path, "images") or DataError(what, where=sampled[0].path, fix=_CONVERT)
+            why = wrong_format_error(sampled[0].path, "images") or DataError(what, where=sampled[0].path, fix=_CONVERT)
             if len(sampled) > 1:
                 why = DataError(
                     f"none of the first {len(sampled)} files is a JPEG or PNG; this one {why.problem}", where=why.where
@@ -174,7 +174,7 @@ class ImagesSource:
         return Sample(pa.Table.from_arrays(arrays, names=_NAMES), tuple(notes))
 
     def _passed_over(self, path: str) -> list[str]:
-        """Returns a note that counts the images of other formats in the folder of an image and above it."""
+        """Returns a note that counts images of other formats below the source's folder; none if the path is a glob."""
         parts = self._config.path.rstrip("/").split("/")
         if _depth(self._config) < len(parts) or parts[-1] == PurePosixPath(path).name:
             return []  # a glob says what is taken
@@ -186,7 +186,7 @@ class ImagesSource:
 
 
 def _kind(data: bytes) -> str | None:
-    """Returns the name of another image format that a file's first bytes show."""
+    """Returns the name of another image format that a file's first bytes show; None if they show none."""
     return next((name for magic, name in _MAGIC.items() if re.match(magic, data, re.DOTALL)), None)
 
 
@@ -210,7 +210,7 @@ def undecodable(data: bytes) -> str | None:
 
 
 def table_path(config: SourceConfig, span: str) -> str:
-    """Returns the path of the table of labels."""
+    """Returns the path of a span's table of labels."""
     table = (config.images.table or "").replace(SPAN, span)
     if storage.is_remote(table) or table.startswith("/"):
         return table

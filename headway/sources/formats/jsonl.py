@@ -1,8 +1,8 @@
 """Files of JSON objects, one per line, parsed by Arrow on the calling thread; compressed ones too.
 
-Nested objects are columns `a.b`; a key that is missing is null. Arrow gives up at the first line that is broken or holds
-a value of another type, so a block in which that happens is halved until the lines are found: these are read one by
-one, and cost nobody else anything. A column with a value that is not of its type comes as text, for coercion to judge.
+Nested objects are columns `a.b`; a key that is missing is null. Arrow gives up at the first line that is broken or
+holds a value of another type. A block with such lines is halved until they are found: only these are read one by one. A
+column with a value that is not of its type comes as text, and coercion judges each value.
 
     counted_in(b'{"a": {"b": 1}}\\n', path)[0]    # {"a.b": [["a", "b"], "int", "int"]}: the kinds of values
     read_type(pa.int64(), "bool")                # bool: coercion makes it 0 and 1
@@ -28,7 +28,7 @@ import pyarrow.json as pajson
 from headway.errors import DataError
 from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, Source, cut, is_object, pick, sampled
 from headway.sources.config import FORMATS
-from headway.sources.sample import EMPTY_LIST, ONE_IN, ColumnForm, Forms, Sample, Way, without_values
+from headway.sources.sample import EMPTY_LIST, ONE_IN, ColumnForm, FieldPath, Forms, Sample, without_values
 from headway.sources.text_files import BOM, SAMPLE_BYTES, SAMPLE_FILES, TextFile, cuts, last_line_end, sample
 from headway.sources.type_inference import as_numbers
 from headway.tabular import list_arrays
@@ -45,7 +45,7 @@ _OTHERS = (
         ".",
     ),
 )
-"""Layouts of JSON other than lines: (how a file begins, what the message says, the filter of jq that takes its
+"""Layouts of JSON other than lines: (pattern of a file's beginning, problem for the message, jq filter that yields its
 objects)."""
 
 
@@ -54,7 +54,7 @@ class JsonlSource(Source):
     as a stream (gzip, UTF-16, ...)."""
 
     def names(self, file: InputFile) -> list[str]:
-        """Returns the keys in the beginning of the file."""
+        """Returns the column names in the beginning of the file."""
         return list(_beginning(_opened(file.path)))
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
@@ -79,7 +79,7 @@ class JsonlSource(Source):
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         """Sample rows from places spread over the files."""
-        samples: list[tuple[pa.Table, dict[Way, ColumnForm], Kinds]] = []
+        samples: list[tuple[pa.Table, dict[FieldPath, ColumnForm], Kinds]] = []
         forms = Forms()
         for file in files[:SAMPLE_FILES]:
             text = _opened(file.path)
@@ -112,7 +112,7 @@ def _opened(path: str) -> TextFile:
     """Open a file.
 
     Raises:
-        DataError: its objects are not a line each.
+        DataError: its objects are not one per line.
     """
     text = TextFile(path)
     for form, problem, filter in _OTHERS:
@@ -124,7 +124,7 @@ def _opened(path: str) -> TextFile:
 
 
 def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Parser:
-    """Returns the parser of these columns for lines whose beginning showed these kinds."""
+    """Returns the parser of these columns; `kinds` are those in the beginning of the file, `types` the wanted types."""
     read_types = {name: read_type(types.get(name), kinds[name][2] if name in kinds else None) for name in columns}
     elements = {name: kind.value_type if pa.types.is_list(kind) else kind for name, kind in types.items()}
     numbers = [name for name in columns if name in types and list_arrays.is_number(elements[name])]
@@ -132,8 +132,8 @@ def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataT
 
 
 def _sample_table(data: bytes, kinds: Kinds) -> pa.Table:
-    """Returns the lines as a table; values that no column can hold become nulls of its type."""
-    types = {name: (tuple(way), natural(kind)) for name, (way, kind, _) in kinds.items()}
+    """Returns the lines as a table; a column of a kind that cannot be stored is null."""
+    types = {name: (tuple(way), default_type(kind)) for name, (way, kind, _) in kinds.items()}
     parser = Parser({name: types[name] for name, (_, kind, _) in kinds.items() if storable(kind)})
     batch = parser.parse(data, 0, 0)[0].batch
     rows = batch.num_rows if batch.num_columns else sum(1 for line in data.splitlines() if line.strip())
@@ -144,7 +144,7 @@ def _sample_table(data: bytes, kinds: Kinds) -> pa.Table:
 
 
 def _way(name: str, kinds: Kinds) -> tuple[str, ...]:
-    """Returns the path of a column in a line, guessed where the beginning of the file does not show it."""
+    """Returns the field path of a column, guessed from its name if the beginning of the file does not show it."""
     if name in kinds:
         return tuple(kinds[name][0])
     parts = name.split(".")
@@ -171,7 +171,7 @@ def _refuse_wrapped(kinds: Kinds, path: str) -> None:
 
 
 def _no_rows(path: str) -> DataError:
-    """Returns the error for a file in which no line is an object."""
+    """Returns the error for a file in which no line is an object with keys."""
     for _, data in _opened(path).blocks(0, None, SAMPLE_BYTES, last_line_end):
         for number, line in enumerate(data.removeprefix(BOM).split(b"\n"), 1):
             if not line.strip():
@@ -192,12 +192,12 @@ def _no_rows(path: str) -> DataError:
 
 
 Kinds = dict[str, list[Any]]
-"""The kinds of each column as JSON: [its path in a line, the kind of all its values but a few odd ones, the kind of
-most]; a kind is int, float, bool, text, mixed, null, list:<kind>, or object in a list. Plain JSON."""
+"""By column: [its field path, the kind that covers all values but rare ones, the kind of most values], as plain JSON. A
+kind is int, large, float, bool, text, mixed, null, list:<kind>, or in a list also object."""
 _LISTS, _LARGE = "list:", "large"
 """The prefix of the kinds of lists, and the kind of integers beyond int64."""
 _FEW_LARGE = 64
-"""The most integers beyond int64 in some lines that count as odd ones until the whole sample is known."""
+"""So many integers beyond int64 in a piece of a file may count as odd values; later the whole sample decides."""
 _PLAIN = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "null": pa.null()}
 
 
@@ -230,7 +230,7 @@ def decode(line: bytes) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """Encode what `decode` returned as JSON, with numbers in their spelling and a single text without quotes."""
+    """Encode what `decode` returned as JSON. Numbers keep their spelling; a text by itself gets no quotes."""
     return str(value) if isinstance(value, str) else _as_json(value)
 
 
@@ -245,7 +245,7 @@ def _as_json(value: Any) -> str:
 
 
 def counted_in(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], ColumnForm]]:
-    """Returns the columns of some lines, and the number of values of each form; broken lines show none.
+    """Returns the kinds of the columns of some lines, and the form of the values by field path; skips broken lines.
 
     Raises:
         DataError: its rows are lists, or two columns have the same name.
@@ -288,8 +288,8 @@ def _count(value: dict[str, Any], way: tuple[str, ...], counts: dict[tuple[str, 
 
 
 def _overruled(way: tuple[str, ...], counts: dict[tuple[str, ...], Counter[str]]) -> bool:
-    """Returns whether objects overrule the values at this path: it holds objects more often, or lies within a path that
-    holds values more often."""
+    """Returns whether to ignore the values at a field path: objects stand there at least as often, or the path lies in
+    an object where plain values stand more often."""
     values = counts[way].total() - counts[way]["null"]
     below = [other for other in counts if len(other) > len(way) and other[: len(way)] == way]
     above = [other for other in counts if len(other) < len(way) and way[: len(other)] == other]
@@ -314,7 +314,7 @@ def _kind(value: Any) -> str:
 
 
 def _settled(kinds: Counter[str], few: int = _FEW_LARGE) -> Counter[str]:
-    """Replace the kind of integers beyond int64: by integers where they are few, else by text."""
+    """Replace the kind of integers beyond int64 by int where they are few; elsewhere it stays, and they are text."""
     values = kinds.total() - kinds["null"]
     settled: Counter[str] = Counter()
     for kind, count in kinds.items():
@@ -326,7 +326,7 @@ def _settled(kinds: Counter[str], few: int = _FEW_LARGE) -> Counter[str]:
 
 
 def _usual(kinds: Counter[str]) -> Counter[str]:
-    """Returns the kinds without rare ones: one exceptional line decides nothing."""
+    """Returns the kinds without those that at most one value in a hundred has."""
     values = kinds.total() - kinds["null"]
     return Counter({kind: count for kind, count in kinds.items() if kind == "null" or count * ONE_IN > values})
 
@@ -337,13 +337,13 @@ def is_number(kind: str) -> bool:
 
 
 def storable(kind: str) -> bool:
-    """Returns whether a column can be of that kind: values and lists of them, no lists of lists or of objects."""
+    """Returns whether a column of that kind can be stored: values or lists of values, no deeper lists, no objects."""
     inner = kind.removeprefix(_LISTS)
     return inner != "object" and not inner.startswith(_LISTS)
 
 
 def _together(kinds: Counter[str]) -> str:
-    """Returns the kind that covers all of these."""
+    """Returns the kind that covers all of these; "mixed" if no other does."""
     typed = {kind for kind in kinds if kind not in ("null", "list:null")}
     if not typed:
         return "list:null" if "list:null" in kinds else "null"
@@ -377,19 +377,19 @@ def _form(kind: str) -> str | None:
     return "a list of objects" if inner == "object" else "a list of lists" if inner.startswith(_LISTS) else "a list"
 
 
-def natural(kind: str) -> pa.DataType:
-    """Returns the type of a column without a wanted type; text is bytes."""
+def default_type(kind: str) -> pa.DataType:
+    """Returns the Arrow type of a kind, for a column without a wanted type; text and mixed kinds are strings."""
     if not storable(kind):  # one type for all, whatever lies in them
         return pa.list_(pa.struct([]) if kind == _LISTS + "object" else pa.list_(pa.null()))
     if kind.startswith(_LISTS):
-        return pa.list_(natural(kind.removeprefix(_LISTS)))
+        return pa.list_(default_type(kind.removeprefix(_LISTS)))
     return _PLAIN.get(kind, pa.string())
 
 
 def read_type(chosen: pa.DataType | None, kind: str | None) -> pa.DataType:
-    """Returns the type to ask Arrow for: the wanted one, or the file's where coercion converts it."""
+    """Returns the type to parse as: the wanted one, or that of the file's values where coercion converts them."""
     if chosen is None:
-        inferred = natural(kind or "text")
+        inferred = default_type(kind or "text")
         return pa.binary() if pa.types.is_string(inferred) or pa.types.is_null(inferred) else inferred
     chosen = value_type(chosen)
     if pa.types.is_list(chosen):
@@ -401,7 +401,7 @@ def read_type(chosen: pa.DataType | None, kind: str | None) -> pa.DataType:
 
 
 _FEW, _SOME = 8, 2048
-"""The most lines that are read one by one rather than parted again, and the most that are searched for bad ones at a
+"""The most lines that are read one by one rather than halved again, and the most that are searched for bad ones at a
 time."""
 _IN_ROW = re.compile(r" in row (\d+)$")
 _NULL_LINE = re.compile(rb"\n[ \t\r]*n")
@@ -423,13 +423,13 @@ class _Slow:
 
 
 class Parser:
-    """Parses the columns, each given by its path and type: int64, float64, bool, binary, or a list of those.
+    """Parses lines to `columns`, {name: (field path, type)}; a type is int64, float64, bool, binary or a list of one.
 
     Args:
-        numbers: the columns that are to become numbers: true and false are 1 and 0 there, as texts too.
+        numbers: the columns that are converted to numbers later. In them true and false are 1 and 0, also as text.
     """
 
-    def __init__(self, columns: Mapping[str, tuple[Way, pa.DataType]], numbers: Collection[str] = ()):
+    def __init__(self, columns: Mapping[str, tuple[FieldPath, pa.DataType]], numbers: Collection[str] = ()):
         self._columns = dict(columns)
         self._numbers = frozenset(numbers)
         self._ways = {name: way for name, (way, _) in self._columns.items()}
@@ -439,8 +439,8 @@ class Parser:
         )
 
     def parse(self, data: bytes, at: int, first: int) -> tuple[Chunk, int]:
-        """Parse the lines at offset `at`, of which `first` is the first row; returns the chunk and the number of
-        lines."""
+        """Parse lines; returns the chunk and the number of lines. `at` is their offset in the file, `first` their first
+        row's number in the range."""
         lines = data.count(b"\n") + (not data.endswith(b"\n"))
         table = self._fast(data)
         if isinstance(table, pa.Table) and table.num_rows == lines:
@@ -448,7 +448,7 @@ class Parser:
         return self._carefully(data, at, first)
 
     def _fast(self, data: bytes) -> pa.Table | int | None:
-        """Parse lines by Arrow; when a line is broken or a value has another type, return its row if Arrow tells it."""
+        """Parse lines by Arrow; when a line is broken or a value has another type, return its row, None if unknown."""
         if data.lstrip(b" \t\r\n").startswith(b"n"):
             return 0
         if null := _NULL_LINE.search(data):
@@ -548,7 +548,7 @@ class Parser:
         return pa.concat_arrays(texts)
 
 
-def _schema(columns: Sequence[tuple[Way, pa.DataType]]) -> pa.Schema:
+def _schema(columns: Sequence[tuple[FieldPath, pa.DataType]]) -> pa.Schema:
     tree: dict[str, Any] = {}
     for way, kind in columns:
         at = tree
@@ -567,8 +567,8 @@ def _called(value: Any) -> str:
     return "null" if value is None else _NAMES[type(value)]
 
 
-def _cell(value: Any, way: Way, several: bool) -> Any:
-    """Returns the value at `way` as text or a list of texts; None when it is null or missing."""
+def _cell(value: Any, way: FieldPath, several: bool) -> Any:
+    """Returns the value at a field path, or list of values, as `_text` does; None when it is null or missing."""
     for part in way:
         if value is None:
             return None
@@ -595,7 +595,7 @@ def _text(value: Any) -> Any:
 
 
 def _typed(cells: list[Any], kind: pa.DataType) -> pa.Array | None:
-    """Returns the column in the type; None unless every cell has it already."""
+    """Returns the cells as an array of the type; None unless every cell has it already."""
     element = kind.value_type if pa.types.is_list(kind) else kind
     value_class = bool if pa.types.is_boolean(element) else bytes if is_text(element) else Number
     flat = [item for cell in cells for item in (cell if isinstance(cell, list) else [cell])]

@@ -1,9 +1,9 @@
 """Parquet files, read by row groups on the calling thread.
 
-Row groups of very wide files are read some columns at a time: a reader of all columns at once holds a compressed chunk, a page
-and a dictionary of each, three times what the rows themselves take. Rows beyond `HELD_BYTES` wait in temporary Arrow files (in
-TMPDIR), a file for each set of columns, and are read back batch by batch; so memory is of one set of columns, or of one batch,
-however long a row group is.
+Row groups of very wide files are read some columns at a time: a reader of all columns at once holds a compressed chunk,
+a page and a dictionary of each, three times the memory of the rows themselves. A row group of more than `HELD_BYTES` is
+written to temporary Arrow files (in TMPDIR), one for each set of columns, and read back batch by batch. Memory then
+holds one set of columns, or one batch, however long a row group is.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from headway.sources.base import (
     BATCH_ROWS,
     INTERVAL,
     Chunk,
+    FieldPath,
     InputFile,
     Malformed,
     Range,
     Source,
-    Way,
     check_columns,
+    damaged_file_error,
     first_rows,
     leaves,
-    not_a,
-    not_whole,
     pick,
     rows_of_range,
     runs,
+    wrong_format_error,
 )
 from headway.sources.config import FORMATS
 from headway.sources.sample import Sample, without_values
@@ -56,8 +56,8 @@ _DELTA = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
 
 
 class ParquetSource(Source):
-    """Reads Parquet files; a range is a run of row groups, by their numbers, of up to as many rows as `FORMATS` says,
-    or fewer of a wide table or a short file."""
+    """Reads Parquet files; the start and end of a range are row group numbers. A range has at most the rows that
+    `FORMATS` says, and fewer if the table is wide or the file short."""
 
     def names(self, file: InputFile) -> list[str]:
         with _open(file.path) as (parquet, _):
@@ -118,9 +118,9 @@ class ParquetSource(Source):
 
 
 def _seconds(
-    metadata: pq.FileMetaData, path: str, groups: list[int], ways: Mapping[str, Way]
+    metadata: pq.FileMetaData, path: str, groups: list[int], ways: Mapping[str, FieldPath]
 ) -> Mapping[str, NDArray[np.int64]]:
-    """Returns the times of columns in INT96 as seconds: 64 bits hold all of them, as they do not in microseconds."""
+    """Returns the times of each INT96 column in seconds since 1970: unlike microseconds, int64 holds all of them."""
     schema, places = metadata.schema, _places(metadata, ways)
     names = [
         n for place, n in places if schema.column(place).physical_type == "INT96" and schema.column(place).path == n
@@ -134,7 +134,7 @@ def _seconds(
 
 
 def _without_wrapped(chunk: Chunk, seconds: Mapping[str, NDArray[np.int64]]) -> Chunk:
-    """Returns the chunk, in which rows whose time does not fit microseconds are malformed."""
+    """Returns the chunk with each row whose time does not fit microseconds in int64 moved to the malformed rows."""
     bad: dict[int, Malformed] = {}
     for name, whole in seconds.items():
         times = pc.fill_null(chunk.batch.column(name).cast(pa.int64()), 0).to_numpy() // 1_000_000
@@ -151,8 +151,8 @@ def _without_wrapped(chunk: Chunk, seconds: Mapping[str, NDArray[np.int64]]) -> 
 def _sampled(
     parquet: pq.ParquetFile, rows: int, path: str, conflicts: dict[str, str]
 ) -> tuple[int, Iterator[pa.RecordBatch]]:
-    """Returns the most rows to take with a file, and its first batches; adds the columns that cannot be read to
-    `conflicts`."""
+    """Returns the most rows of a sample that includes this file, and the file's first batches; adds the columns that
+    cannot be read to `conflicts`."""
     ways = leaves(parquet.schema_arrow, path)
     schema = parquet.metadata.schema
     places = _places(parquet.metadata, ways)
@@ -194,7 +194,7 @@ def _sentences(unreadable: Mapping[str, str]) -> dict[str, str]:
 def _unreadable(
     parquet: pq.ParquetFile, names: Sequence[str], groups: list[int], batches: int | None = None, rows: int = BATCH_ROWS
 ) -> dict[str, str]:
-    """Returns the reason for each column that cannot be read even alone."""
+    """Reads each column by itself; returns the reason for each one that cannot be read."""
     reasons = {}
     for name in names:
         try:
@@ -207,7 +207,7 @@ def _unreadable(
 
 
 def _batches(
-    parquet: pq.ParquetFile, groups: list[int], ways: Mapping[str, Way], columns: Sequence[str], rows: int
+    parquet: pq.ParquetFile, groups: list[int], ways: Mapping[str, FieldPath], columns: Sequence[str], rows: int
 ) -> Iterator[pa.RecordBatch]:
     if len(columns) >= WIDE:
         for group in groups:
@@ -223,10 +223,10 @@ def _batches(
 def _open(
     path: str, dictionaries: Sequence[str] = (), groups: Sequence[int] = ()
 ) -> Iterator[tuple[pq.ParquetFile, Mapping[str, str]]]:
-    """Returns the file's reader, and why each column with encrypted metadata cannot be read.
+    """Yields the file's reader, and for each column with encrypted metadata why it cannot be read.
 
     Args:
-        dictionaries: columns of text to read as such, in these `groups`.
+        dictionaries: columns of text to read as dictionaries, if pyarrow can do so in these row `groups`.
     """
     with storage.open_file(path) as file:
         try:
@@ -239,7 +239,7 @@ def _open(
                 plain = [name for name in plain if name not in delta]
                 parquet = _reader(file, footer.metadata, read_dictionary=plain)
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # a damaged name is no text
-            raise not_a(path, "parquet") or _corrupt(path, error, "its footer") from None
+            raise wrong_format_error(path, "parquet") or _corrupt(path, error, "its footer") from None
         leaves(parquet.schema_arrow, path)
         yield parquet, footer.hidden
 
@@ -247,8 +247,8 @@ def _open(
 def _reader(
     file: pa.NativeFile, metadata: pq.FileMetaData | None = None, int96: str = "us", **options: Any
 ) -> pq.ParquetFile:
-    """Returns a reader that verifies the checksums of pages, and keeps times in INT96 that nanoseconds of 64 bits do
-    not hold."""
+    """Returns a reader that verifies the checksums of pages. It reads INT96 times in the unit `int96`, since
+    nanoseconds in int64 cannot hold all of them."""
     return pq.ParquetFile(
         file, metadata=metadata, page_checksum_verification=True, coerce_int96_timestamp_unit=int96, **options
     )
@@ -261,7 +261,7 @@ class _Footer:
         parquet = _reader(file)
         self.metadata = parquet.metadata
         self.hidden: Mapping[str, str] = {}
-        """The reason why each column with encrypted metadata cannot be read; asking for that metadata ends the
+        """The reason why each column with encrypted metadata cannot be read; to ask for that metadata crashes the
         process."""
         file.seek(file.size() - 8)
         if int.from_bytes(file.read(4), "little") != self.metadata.serialized_size:
@@ -287,7 +287,7 @@ def _footer(path: str, file: pa.NativeFile) -> _Footer:
 
 
 def _places(metadata: pq.FileMetaData, names: Collection[str]) -> Iterator[tuple[int, str]]:
-    """Yields the place of each of the file's columns that belongs to one of these leaves, with that leaf."""
+    """Yields the index of each physical column of the file that belongs to one of these leaves, and the leaf's name."""
     schema = metadata.schema
     for place in range(metadata.num_columns):
         path = schema.column(place).path
@@ -298,7 +298,7 @@ def _places(metadata: pq.FileMetaData, names: Collection[str]) -> Iterator[tuple
 
 
 def _delta_coded(metadata: pq.FileMetaData, names: Collection[str], groups: Sequence[int]) -> set[str]:
-    """Returns the columns of text that pyarrow cannot read as dictionaries."""
+    """Returns the columns of text that pyarrow cannot read as dictionaries, since they are delta-encoded."""
     places = list(_places(metadata, frozenset(names)))
     return {
         name
@@ -309,8 +309,8 @@ def _delta_coded(metadata: pq.FileMetaData, names: Collection[str], groups: Sequ
 
 
 def _rows_at_once(parquet: pq.ParquetFile, columns: Collection[str]) -> int:
-    """Returns the rows of a batch: BATCH_ROWS, or fewer of wide ones. One number per file, so that reading is
-    repeatable."""
+    """Returns the number of rows of a batch: BATCH_ROWS, or fewer if the rows are wide. It is the same for the whole
+    file, so that reading is repeatable."""
     metadata = parquet.metadata
     places = [place for place, _ in _places(metadata, frozenset(columns))]
     size = 0
@@ -325,7 +325,7 @@ def _corrupt(path: str, error: Exception, at: str, columns: Collection[str] = ()
     if str(error).startswith("Expected all lists to be of size"):  # pyarrow writes what it cannot read
         fix = "write that column as pa.list_(type), and say its length in the pipeline: columns: {name: {shape: n}}"
         return DataError("a column of fixed-size lists holds a null, which cannot be read back", where=path, fix=fix)
-    return not_whole("Parquet", path, error, at, columns)
+    return damaged_file_error("Parquet", path, error, at, columns)
 
 
 WIDE = 256
@@ -336,9 +336,9 @@ _MOST = 512
 
 
 def by_columns(
-    parquet: pq.ParquetFile, group: int, ways: Mapping[str, Way], columns: Sequence[str], rows: int
+    parquet: pq.ParquetFile, group: int, ways: Mapping[str, FieldPath], columns: Sequence[str], rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Read the named columns of a row group, in batches of `rows` rows."""
+    """Yields the named columns of a row group in batches of `rows` rows. A large group goes through temporary files."""
     sets, size = _sets(parquet, group, ways, columns)
     if size <= HELD_BYTES:
         tables = [_read(parquet, group, ways, names) for names in sets]
@@ -360,7 +360,7 @@ def by_columns(
 
 
 def _sets(
-    parquet: pq.ParquetFile, group: int, ways: Mapping[str, Way], columns: Sequence[str]
+    parquet: pq.ParquetFile, group: int, ways: Mapping[str, FieldPath], columns: Sequence[str]
 ) -> tuple[list[list[str]], int]:
     """Returns the columns in sets of up to about `SET_BYTES` each, and the bytes of all of them."""
     metadata = parquet.metadata.row_group(group)
@@ -383,7 +383,7 @@ def _sets(
     return sets, whole
 
 
-def _read(parquet: pq.ParquetFile, group: int, ways: Mapping[str, Way], names: list[str]) -> pa.Table:
+def _read(parquet: pq.ParquetFile, group: int, ways: Mapping[str, FieldPath], names: list[str]) -> pa.Table:
     table = parquet.read_row_group(group, columns=names, use_threads=False).unify_dictionaries()
     return pa.Table.from_batches([pick(batch, ways, names) for batch in table.to_batches()])
 

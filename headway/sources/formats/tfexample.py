@@ -1,11 +1,10 @@
 """TFRecord files of classic tf.train.Examples, one row per record, as other tools write them; gzip too.
 
-A feature that is absent is null; an empty list is an empty list, and null in a column of one value per row, which one is of
-which at most one row in a hundred of a sample has several values, or none. Every checksum is checked.
+An absent feature is null. An empty list is null in a column of one value per row, and an empty list in others. A column
+has one value per row if at most one sampled row in a hundred has several or none. Every checksum is checked.
 
-A batch is parsed with NumPy, without protobuf and without a step of Python for each feature: all records are walked in step,
-their k-th features together. A record that is not laid out as writers usually do (unpacked numbers, unknown fields) is parsed
-by itself and put into the usual form first.
+A batch is parsed with NumPy, without protobuf: all records are walked in step, their k-th features together. A record
+with an unusual layout (unpacked numbers, unknown fields) is first put into the usual form by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from headway.errors import DataError
 from headway.records import wire
 from headway.records.decode import SEQUENCE, usual_form, varints
 from headway.records.tfrecord import CRC_BYTES, HEADER, NotWhole, framed, masked
-from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, Source, not_a, sampled
+from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, Source, sampled, wrong_format_error
 from headway.sources.config import FORMATS
 from headway.sources.sample import ONE_IN, Sample
 from headway.sources.type_inference import as_numbers, with_several
@@ -43,7 +42,7 @@ _LONG = 256
 
 
 class ExampleBatch:
-    """The features of some records: the row, the name, the kind of list, and the offset of the list's body."""
+    """The parsed features of a batch of records: of each the row, the name, the kind of list, and the list's offset."""
 
     def __init__(self, data: Bytes, rows: int, parts: list[tuple[Ints, ...]], broken: dict[int, str]):
         self.rows, self.broken = rows, broken
@@ -77,7 +76,7 @@ class ExampleBatch:
         return sorted(set(self._keys))
 
     def is_number(self, name: str) -> bool | None:
-        """Returns whether most rows hold integers or floats; None when none has the feature."""
+        """Returns whether most rows that have the feature hold integers or floats; None when no row has it."""
         tags = self._tag[self._codes == self._keys.index(name)]
         tags = tags[tags != 0]
         return bool((tags != _BYTES).mean() > 0.5) if len(tags) else None
@@ -94,10 +93,10 @@ class ExampleBatch:
         fit.
 
         Args:
-            several: None: whatever the rows hold.
+            several: whether to return lists; None: only if some row does not hold exactly one value.
 
         Returns:
-            int64, float32 or binary, or a list of those; text when rows hold different ones; null when none has it.
+            The array (int64, float32, binary or lists of one; binary for mixed rows; null if none has it), and misfits.
         """
         place = np.full(self.rows, -1, np.int64)
         if name in self._keys:
@@ -156,7 +155,7 @@ class ExampleBatch:
         return pa.array(ints), stops[edges] - stops[edges - length], np.flatnonzero(~fine).tolist()
 
     def _as_text(self, where: Ints) -> tuple[pa.Array, Ints, list[int]]:
-        """Returns the values of features with different kinds of lists, as text."""
+        """Returns what `_values` does for features with different kinds of lists, with the values as text."""
         texts: list[bytes] = []
         counts, bad = np.zeros(len(where), np.int64), list[int]()
         for i, at in enumerate(where.tolist()):
@@ -170,7 +169,7 @@ class ExampleBatch:
 
 
 def _walk(data: Bytes, ends: Ints) -> tuple[list[tuple[Ints, ...]], Ints]:
-    """Returns the features of each record, and the records with an unusual layout."""
+    """Returns the features (row, key offset and size, tag, body offset and size), and the records of unusual layout."""
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
     unusual = np.zeros(len(ends), np.bool_)
     row = np.flatnonzero(ends > starts)
@@ -206,7 +205,8 @@ def _walk(data: Bytes, ends: Ints) -> tuple[list[tuple[Ints, ...]], Ints]:
 
 
 def _enter(data: Bytes, at: Ints, end: Ints, tag: int | None, stop: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    """Returns where the content of the field at `at` begins, and whether it has the tag and ends at `stop`."""
+    """Returns where the content of the field at offset `at` begins, and whether the field has the tag (None: any) and
+    ends at `stop`. Where not, the first result is `stop`. Only fields with `at` < `end` are read."""
     at = np.where(at < end, at, 0)
     size, inner = _varint(data, at + 1)
     fine = (size >= 0) & (inner + size == stop)
@@ -216,7 +216,7 @@ def _enter(data: Bytes, at: Ints, end: Ints, tag: int | None, stop: Ints) -> tup
 
 
 def _varint(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """Returns the length at each place, -1 for one beyond protobuf's 2 GiB, and where it ends."""
+    """Returns the varint at each offset, -1 if it has more than 5 bytes, and the offset after it."""
     at = np.minimum(at, len(data) - _PAD)
     byte = data[at].astype(np.int64)
     value, at = byte & 0x7F, at + 1
@@ -232,7 +232,7 @@ def _varint(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def _packed(data: Bytes, body: Ints, size: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-    """Returns where the numbers of each list are, their bytes, and whether the list is packed."""
+    """Returns the offset and the number of bytes of each list's packed numbers, and whether the list is packed."""
     not_empty = size > 0
     inner, fine = _enter(data, np.where(not_empty, body, 0), body + size, _ONE, body + size)
     fine |= ~not_empty
@@ -240,7 +240,7 @@ def _packed(data: Bytes, body: Ints, size: Ints) -> tuple[Ints, Ints, NDArray[np
 
 
 def _strings(data: Bytes, body: Ints, size: Ints) -> tuple[pa.Array, Ints, list[int]]:
-    """Returns the strings of each list; all lists' k-th strings are found together."""
+    """Returns the strings of all lists, their number in each, and the damaged lists; finds all k-th strings at once."""
     row, at, end = np.arange(len(body)), body, body + size
     counts, fine = np.zeros(len(body), np.int64), np.ones(len(body), np.bool_)
     places: list[tuple[Ints, Ints, Ints, Ints]] = []
@@ -283,7 +283,7 @@ def _slices(data: Bytes, starts: Ints, lengths: Ints) -> bytes:
 
 
 def _are_varints(data: Bytes, starts: Ints, lengths: Ints) -> NDArray[np.bool_]:
-    """Returns which slices can be parsed."""
+    """Returns which slices of `data` hold whole varints."""
     fine = np.ones(len(starts), np.bool_)
     for i, (at, size) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
         try:
@@ -302,7 +302,7 @@ class ExamplesSource(Source):
     """Reads TFRecord files; a range is bytes [start, end) of a file, cut between records, or a whole gzip file."""
 
     def names(self, file: InputFile) -> list[str]:
-        """Returns the features of the first records."""
+        """Returns the names of the features in the first records."""
         for records in _batches(file.path, 0, None):
             return ExampleBatch.of(records[:_NAMES_ROWS]).names()
         return []
@@ -384,7 +384,7 @@ class ExamplesSource(Source):
 
 
 def _agreed(tables: list[pa.Table]) -> list[pa.Table]:
-    """Make a column a list in every file when one file has lists in it."""
+    """Replace a column of single values by null lists when another table has lists in it, so that the types agree."""
     lists = {field.name for table in tables for field in table.schema if is_list(field.type)}
     for i, table in enumerate(tables):
         for place, field in enumerate(table.schema):
@@ -402,7 +402,7 @@ def _is_gzip(path: str) -> bool:
 
 
 def _hops(file: InputFile, step: int) -> list[int] | None:
-    """Returns the ends of ranges, found by reading one record's length after another; None when one is damaged."""
+    """Returns the ends of ranges of about `step` bytes, by the lengths of the records; None when one is damaged."""
     cuts: list[int] = []
     at, start, base, window = 0, 0, 0, b""
     with storage.open_file(file.path) as handle, storage.reading(file.path):
@@ -425,7 +425,7 @@ def _hops(file: InputFile, step: int) -> list[int] | None:
 
 
 def _batches(path: str, start: int, end: int | None) -> Iterator[list[bytes]]:
-    """Yields the records of a range, some at a time, each checked.
+    """Yields the records of a range in batches, with their checksums checked.
 
     Raises:
         DataError: naming the file and the byte at which it stops being a TFRecord file.
@@ -455,7 +455,7 @@ def _batches(path: str, start: int, end: int | None) -> Iterator[list[bytes]]:
 
 
 def _damaged(path: str, at: int, what: str) -> DataError:
-    if not at and (other := not_a(path, "examples")):
+    if not at and (other := wrong_format_error(path, "examples")):
         return other
     fix = "not a TFRecord file? check source.format and the file" if not at else _FIX
     return DataError(f"{what} (record at byte {at})", where=path, fix=fix)

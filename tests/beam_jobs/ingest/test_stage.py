@@ -28,7 +28,7 @@ from beam_jobs.runners.spans import Stopped
 from beam_jobs.runners.watch import Watch
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, StoreError
 from headway.monitor import Monitor
-from headway.process import owned
+from headway.process import is_own_process
 from headway.sources.discovery.spans import open_source
 from headway.stages.stage_class import plain
 from headway.statistics.split_statistics import SplitStatistics
@@ -239,12 +239,12 @@ def test_only_a_process_that_a_runner_started_for_headway_is_its_own(monkeypatch
     monkeypatch.setattr("headway.process._OWN", [])
     work = ProcessRange([], "a job")
     work.setup()
-    assert not owned()
+    assert not is_own_process()
     monkeypatch.setattr(pipeline, "_PROCESS", "another process")
     ProcessRange([], "").setup()
-    assert not owned(), "IngestSpans runs in the workers of a user's own pipeline"
+    assert not is_own_process(), "IngestSpans runs in the workers of a user's own pipeline"
     work.setup()
-    assert owned()
+    assert is_own_process()
 
 
 def interrupted(*args, **facts):

@@ -19,7 +19,7 @@ from beam_jobs.predict import stage
 from beam_jobs.predict.model import local_model, model_digest
 from beam_jobs.predict.stage import predict
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.runners.place import writable
+from beam_jobs.runners.place import as_store_errors
 from headway.errors import Locked, StoreError
 from headway.monitor import Monitor
 from headway.storage.bucket import Bucket
@@ -102,7 +102,7 @@ def test_numbering_the_rows_of_a_text_file_holds_one_part_at_a_time_on_the_disk(
 
 
 def test_a_full_disk_of_a_worker_is_named_and_not_the_bucket(bucket_url):
-    with pytest.raises(StoreError, match="no space left on device") as error, writable(f"{bucket_url}/scored"):
+    with pytest.raises(StoreError, match="no space left on device") as error, as_store_errors(f"{bucket_url}/scored"):
         raise OSError(errno.ENOSPC, "no room")
     assert error.value.where == tempfile.gettempdir()
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from beam_jobs.runners import place as module
-from beam_jobs.runners.place import FACTS, RANGES, open_place, range_name
+from beam_jobs.runners.place import FACTS, RANGES, as_store_errors, open_place, range_name
 from headway.errors import StoreError
 from headway.storage.manifest import checksum, entries
 
@@ -90,7 +89,7 @@ def test_a_job_forgets_how_an_earlier_one_ended_and_keeps_its_ranges(place):
 def test_a_worker_that_goes_on_after_the_driver_left_writes_nothing(tmp_path):
     place = open_place(tmp_path / "out")
     place.prepare("mine")
-    with pytest.raises(StoreError, match="cannot be written"), module.writable(place.url), place.attempt() as folder:
+    with pytest.raises(StoreError, match="cannot be written"), as_store_errors(place.url), place.attempt() as folder:
         place.clear()
         (folder / "note").write_text("late")
     for late in (place.begin, lambda: place.end("mine", b"{}")):
@@ -106,5 +105,5 @@ def test_a_place_that_cannot_be_written_says_so(tmp_path):
 
 
 def test_an_error_without_text_says_its_kind(tmp_path):
-    with pytest.raises(StoreError, match="cannot be written: TimeoutError\n  fix: "), module.writable(str(tmp_path)):
+    with pytest.raises(StoreError, match="cannot be written: TimeoutError\n  fix: "), as_store_errors(str(tmp_path)):
         raise TimeoutError

@@ -15,7 +15,7 @@ from headway.first_pipeline.column_choices import Choice
 from headway.first_pipeline.draft import Draft
 from headway.first_pipeline.label_choice import LabelFacts
 from headway.first_pipeline.split_choice import SplitChoice
-from headway.first_pipeline.yaml_text import flow, pipeline_text
+from headway.first_pipeline.yaml_text import flow_yaml, pipeline_text
 from headway.tabular.label import LabelConfig
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).filter(
@@ -31,7 +31,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_a_value_on_one_line_of_yaml_means_that_value(value):
-    text = flow(value)
+    text = flow_yaml(value)
     assert "\n" not in text and yaml.safe_load(f"key: {text}") == {"key": value}
 
 

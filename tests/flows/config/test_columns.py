@@ -41,7 +41,7 @@ def resolved(tmp_path):
         (tmp_path / "pipeline.yaml").write_text(PIPELINE.format(more=more))
         loaded = read_pipeline(tmp_path)
         columns = resolve(loaded, ["all"], partial(files, loaded.pipeline.source))
-        return columns.frozen(loaded) if freeze else columns
+        return columns.freeze(loaded) if freeze else columns
 
     return run
 
@@ -133,7 +133,7 @@ def test_what_preprocess_or_the_ranked_item_reads_is_no_column_that_the_transfor
     (tmp_path / "own.py").write_text("")
 
     def chosen(more):
-        return resolved(more).chosen(read_pipeline(tmp_path).pipeline)
+        return resolved(more).auto_features(read_pipeline(tmp_path).pipeline)
 
     assert chosen("columns: {a: standardize, b: auto, c: auto}") == ("b", "c")
     assert chosen('columns: [a, c]\npreprocess: "own:give"') == ()
@@ -224,7 +224,7 @@ def test_lists_that_are_empty_at_first_and_a_column_that_goes(tmp_path):
 
 def test_a_word_for_a_missing_value_that_the_frozen_schema_does_not_know_is_refused(tmp_path):
     columns = _months(tmp_path, "csv", m1="x,y,z\n" + "".join(f"{i},{i % 2},NA\n" for i in range(50)))
-    columns.frozen(read_pipeline(tmp_path))
+    columns.freeze(read_pipeline(tmp_path))
     text = (tmp_path / "pipeline.yaml").read_text()
     for words in ('["", NA, "?"]', '[""]'):
         (tmp_path / "pipeline.yaml").write_text(

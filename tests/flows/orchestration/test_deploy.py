@@ -10,7 +10,7 @@ import yaml
 from flows.config.pipeline import read_pipeline
 from flows.config.production import FLOWS, ScheduleConfig
 from flows.orchestration import flows
-from flows.orchestration.deploy import ENTRYPOINTS, automations, entries, queues_of, unwatched
+from flows.orchestration.deploy import ENTRYPOINTS, automations, entries, lost_run_problems, queues_of
 from headway.errors import ConfigError
 
 PIPELINE = {"name": "churn", "source": {"format": "csv", "path": "data/{span}.csv"}, "label": "y"}
@@ -123,7 +123,7 @@ class Watching:
     ],
 )
 def test_it_is_said_when_nothing_watches(off, triggers, said):
-    found = unwatched(Watching(off, triggers), "churn")
+    found = lost_run_problems(Watching(off, triggers), "churn")
     assert all(why.startswith(words) for why, words in zip(found, said, strict=True))
 
 

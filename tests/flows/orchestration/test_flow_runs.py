@@ -72,7 +72,7 @@ def test_a_flow_run_waits_for_a_server_that_is_away(monkeypatch):
     ],
 )
 def test_what_the_server_answers_decides_whether_a_run_goes_on(monkeypatch, code, answer, why):
-    monkeypatch.setattr(server, "ask_once", lambda client, path: httpx.Response(code, json=answer))
+    monkeypatch.setattr(server, "get_once", lambda client, path: httpx.Response(code, json=answer))
     monkeypatch.setattr(server, "get_client", lambda **options: SimpleNamespace())
     stops = StopRequests("0e0f")
     with contextlib.nullcontext() if why is None else pytest.raises(Cancelled, match=why):
@@ -174,7 +174,7 @@ def test_a_run_that_ended_is_one_artifact_with_its_report_which_no_link_leads_to
     verdict = {"status": "rejected", "checks": [check]}
     place = f"{folder}/20240501-100000-aa.html"
     facts = {"run": "20240501-100000-aa", "pipeline": "churn", "state": "rejected", "started": "", "report": place}
-    report.run(Scope(), read_record(facts | {"verdict": verdict}))
+    report.on_run(Scope(), read_record(facts | {"verdict": verdict}))
     ((key, shown),) = report.published
     assert key == "churn-verdict" and shown.startswith("# Verdict: rejected (red)\n")
     assert "The candidate is rejected: auc is 0.8, below the required minimum of 0.85." in shown
@@ -185,7 +185,7 @@ def test_a_run_that_ended_is_one_artifact_with_its_report_which_no_link_leads_to
 
 def test_a_first_half_leaves_the_last_verdict_where_it_is_and_one_that_failed_does_not(report):
     facts = {"run": "20240501-100000-aa", "pipeline": "churn", "started": "", "last": "transform"}
-    report.run(Scope(), read_record(facts | {"state": "done"}))
+    report.on_run(Scope(), read_record(facts | {"state": "done"}))
     assert not report.published
-    report.run(Scope(), read_record(facts | {"state": "failed", "error": "data/2024-01.csv: no such file"}))
+    report.on_run(Scope(), read_record(facts | {"state": "failed", "error": "data/2024-01.csv: no such file"}))
     assert [key for key, _ in report.published] == ["churn-verdict"]

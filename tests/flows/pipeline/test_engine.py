@@ -52,7 +52,7 @@ LINES: list[str] = []
 
 
 class Lines(Listener):
-    def line(self, scope, text, level="info", step=""):
+    def on_line(self, scope, text, level="info", step=""):
         LINES.append(text)
 
 

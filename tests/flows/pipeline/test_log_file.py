@@ -52,7 +52,7 @@ def test_a_listener_that_fails_costs_the_others_one_note_and_no_run(store, capsy
     class Broken(Listener):
         name = "a server"
 
-        def line(self, scope, text, level="info", step=""):
+        def on_line(self, scope, text, level="info", step=""):
             raise RuntimeError("it is gone\nsince 12:00")
 
     log_path(store, "r").mkdir()

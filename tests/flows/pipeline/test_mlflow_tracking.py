@@ -12,7 +12,7 @@ import pytest
 
 from flows.config.pipeline import read_pipeline
 from flows.pipeline.listeners import Listener, Reporter, Scope
-from flows.pipeline.mlflow_tracking import MLflow, follow
+from flows.pipeline.mlflow_tracking import MLflow, sync_aliases
 from flows.records import read_record
 from headway.errors import ConfigError
 from headway.registry.registry import Registry
@@ -125,7 +125,7 @@ def test_a_server_gets_runs_links_to_versions_and_aliases(server, project):
     folder = registry.store.output("train", "0" * 32)
     folder.mkdir(parents=True)
     (folder / "history.json").write_text(json.dumps({"history": HISTORY}))
-    MLflow(loaded, registry).run(Scope(), read_record(RECORD | {"stages": [trained]}))
+    MLflow(loaded, registry).on_run(Scope(), read_record(RECORD | {"stages": [trained]}))
     client = MlflowClient(server)
     experiment = client.get_experiment_by_name("flights")
     (run,) = client.search_runs([experiment.experiment_id])
@@ -151,10 +151,10 @@ def test_a_server_gets_runs_links_to_versions_and_aliases(server, project):
     assert client.get_model_version_by_alias("flights", "champion").version == version.version
 
     # another champion, and back by hand; an alias that goes
-    MLflow(loaded, registry).run(Scope(), read_record(RECORD | {"run": "b", "version": 2}))
+    MLflow(loaded, registry).on_run(Scope(), read_record(RECORD | {"run": "b", "version": 2}))
     registry.promote(2, reason="a test")
     registry.set_alias("stable", 1)
-    follow(loaded, registry, note=notes.append)
+    sync_aliases(loaded, registry, note=notes.append)
     by_alias = {
         alias: client.get_model_version_by_alias("flights", alias).tags["headway.version"]
         for alias in client.get_registered_model("flights").aliases
@@ -162,7 +162,7 @@ def test_a_server_gets_runs_links_to_versions_and_aliases(server, project):
     assert by_alias == {"champion": "2", "stable": "1"} and not notes
     registry.remove_alias("stable")
     registry.rollback()
-    follow(loaded, registry, note=notes.append)
+    sync_aliases(loaded, registry, note=notes.append)
     assert list(client.get_registered_model("flights").aliases) == ["champion"]
     assert client.get_model_version_by_alias("flights", "champion").tags["headway.version"] == "1"
 
@@ -171,7 +171,7 @@ class Notes(Listener):
     def __init__(self, notes):
         self._notes = notes
 
-    def line(self, scope, text, level="info", step=""):
+    def on_line(self, scope, text, level="info", step=""):
         self._notes.append(text)
 
 
@@ -200,6 +200,6 @@ def test_an_address_that_mlflow_cannot_use_costs_a_note_at_once(project, uri):
     pytest.importorskip("mlflow")
     make, registry = project
     notes, began = [], time.monotonic()
-    follow(make(uri), registry, note=notes.append)
+    sync_aliases(make(uri), registry, note=notes.append)
     assert len(notes) == 1 and notes[0].startswith(f"MLflow at {uri} did not record this run: ")
     assert time.monotonic() - began < 30  # mostly the import

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from flows.pipeline import promote as promotions
-from flows.pipeline.champion import recognise
+from flows.pipeline.champion import recognise_same_model
 from flows.pipeline.context import Context
 from flows.pipeline.plan import PlannedStep
 from flows.report.verdict import explain
@@ -80,7 +80,7 @@ def test_a_run_that_ends_with_the_training_says_nothing_of_the_champion():
     context = Context(SimpleNamespace(pipeline=pipeline_with(None)), None, last="train")
     context.champion = Version(number=4, path=Path(), created="", facts={"train": "t"})
     context.add([Output("train", "train", "t", Path(), {}, hit=True)])
-    recognise(context)
+    recognise_same_model(context)
     assert context.verdict is None and context.champion is not None
 
 
@@ -102,7 +102,7 @@ def test_a_champion_that_keeps_another_threshold_than_the_config_names_is_said(r
     context = Context(SimpleNamespace(pipeline=pipeline_with(rule)), None)
     context.champion = Version(number=4, path=Path(), created="", facts={"threshold": kept, "train": "t"})
     context.add([Output("train", "train", "t", Path(), {}, hit=True)])
-    recognise(context)
+    recognise_same_model(context)
     assert context.verdict.status == "kept" and context.over
     assert len(context.notes) == (note is not None)
     if note:

@@ -92,7 +92,7 @@ def test_the_lines_of_a_window_that_runs_beside_others_name_it_and_its_titles_st
     told = []
 
     class Titles(Listener):
-        def line(self, scope, text, level="info", step=""):
+        def on_line(self, scope, text, level="info", step=""):
             if step:
                 told.append(step)
 

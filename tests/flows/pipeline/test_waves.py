@@ -99,7 +99,7 @@ class Logs(Listener):
     def __init__(self):
         self.lines = []
 
-    def line(self, scope, text, level="info", step=""):
+    def on_line(self, scope, text, level="info", step=""):
         self.lines.append(text)
 
 

@@ -126,7 +126,7 @@ def test_a_run_is_told_the_same_everywhere(records, tmp_path, caplog, end):
             ]
             assert all(shown in text for shown in numbers), (renderer, check)
     with caplog.at_level("INFO"):
-        JsonLog().run(Scope(), record)
+        JsonLog().on_run(Scope(), record)
     (logged,) = caplog.records
     assert logged.getMessage() == f"homes: {ending.line}" and logged.status == record.state
     assert ending_of(read_record(json.loads(json.dumps(record.as_json())))) == ending

@@ -13,7 +13,7 @@ from PIL import Image
 
 from flows.report.charts import tables_of
 from flows.report.evaluation import _image, _image_files, confusion_table, evaluation, slices, worst_rows
-from flows.report.plot import apart
+from flows.report.plot import distinct_labels
 from flows.report.results import RunResults
 from headway.evaluation import predictions
 from headway.evaluation.measured import Measured
@@ -69,9 +69,9 @@ def test_classes_whose_names_begin_alike_are_told_apart(classes):
 
 def test_labels_are_short_and_each_its_own():
     alike = ["x" * 20 + middle + "y" * 20 for middle in ("1", "2")]
-    assert len(set(apart(alike, 10).values())) == 2
-    assert apart(["a", "b", "a"]) == {"a": "a", "b": "b"} and apart([0, 1]) == {0: "0", 1: "1"}
-    assert apart(["a\n", "a\t"]) == {"a\n": "a\ufffd", "a\t": "a\ufffd (2)"}
+    assert len(set(distinct_labels(alike, 10).values())) == 2
+    assert distinct_labels(["a", "b", "a"]) == {"a": "a", "b": "b"} and distinct_labels([0, 1]) == {0: "0", 1: "1"}
+    assert distinct_labels(["a\n", "a\t"]) == {"a\n": "a\ufffd", "a\t": "a\ufffd (2)"}
 
 
 def test_rows_with_weights_are_counted_by_them():

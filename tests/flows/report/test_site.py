@@ -8,7 +8,7 @@ import pytest
 from flows.pipeline.promote import promote_version, roll_back
 from flows.records import MonitorState, SpanCheck, State, records
 from flows.report import page
-from flows.report.site import renew_site, site_of_report, site_path, write_site
+from flows.report.site import index_path, renew_site, site_of_report, write_site
 from headway.errors import StoreError
 from headway.registry.registry import Registry
 from tests.flows.report.months import months
@@ -42,7 +42,7 @@ def test_the_first_page_leads_to_the_models_and_to_the_reports_that_there_are(tm
     assert [row[-1] for row in runs[1:]] == ["promoted"] * 3 and runs[1][3].startswith("Version 3 is promoted: ")
     links = [link for text in pages.values() for link in re.findall(r'href="([^"#]+)"', text) if link != "data:,"]
     assert f"../runs/{newest.run}.html" in links and "flights.html" in links and "index.html" in links
-    assert all((site_path(store).parent / link).is_file() for link in links)
+    assert all((index_path(store).parent / link).is_file() for link in links)
 
 
 def test_the_page_of_a_model_has_its_champions_with_when_and_why_and_the_deciding_metric(tmp_path):
@@ -83,12 +83,12 @@ def test_a_promotion_and_a_rollback_write_the_site(tmp_path):
     store, noted = months(tmp_path), []
     registry = Registry(store, "flights")
     roll_back(None, registry, reason="it was too slow", note=noted.append)
-    pages = {name: (site_path(store).parent / name).read_text() for name in ("index.html", "flights.html")}
+    pages = {name: (index_path(store).parent / name).read_text() for name in ("index.html", "flights.html")}
     assert "version 2" in rows_of(pages["index.html"], "Models")[1]
     assert rows_of(pages["flights.html"], "Champions")[1][4:] == ["it was too slow", "rolled back"]
     assert rows_of(pages["flights.html"], "Versions")[1][1] == "rolled back"
     promote_version(None, registry, "1", reason="for the audit", note=noted.append)
-    html = (site_path(store).parent / "flights.html").read_text()
+    html = (index_path(store).parent / "flights.html").read_text()
     assert "Version 1: for the audit. It is the champion since " in html and not noted
 
 
@@ -99,7 +99,7 @@ def test_a_run_that_went_on_is_read_again_and_a_damaged_list_of_runs_is_made_aga
     assert rows_of(site_of(store)["index.html"], "Runs")[1][-1] == "killed", "no process holds its lock"
     newest.save(store)
     assert rows_of(site_of(store)["index.html"], "Runs")[1][-1] == "promoted"
-    site_path(store).with_name("runs.json").write_text('{"lines": [')
+    index_path(store).with_name("runs.json").write_text('{"lines": [')
     assert rows_of(site_of(store)["index.html"], "Runs")[1][-1] == "promoted"
     store.discard(store.runs_folder / f"{newest.run}.json")
     assert len(rows_of(site_of(store)["index.html"], "Runs")) == 3

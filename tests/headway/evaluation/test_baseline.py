@@ -35,7 +35,7 @@ def decided_by(found):
 def judged(task, facts, data, *, primary, metrics, ndcg_at=None):
     by_name = {metric.name: metric for metric in metrics_of(task, ndcg_at)}
     ordered = [by_name[name] for name in dict.fromkeys((primary, *metrics))]
-    return baseline.beats(task_of(task), facts, data, metrics=ordered, confidence=0.95)
+    return baseline.judge_against_baseline(task_of(task), facts, data, metrics=ordered, confidence=0.95)
 
 
 def test_each_metric_has_its_best_constant():
@@ -116,7 +116,7 @@ def test_one_class_in_eval_is_judged_by_what_has_a_value():
 def first(task, facts, data, *metrics, trained_for=None):
     by_name = {metric.name: metric for metric in metrics_of(task)}
     asked = {"metrics": [by_name[name] for name in metrics], "trained_for": trained_for or metrics, "confidence": 0.95}
-    return baseline.first_model(task_of(task), facts, data, **asked)
+    return baseline.judge_first_model(task_of(task), facts, data, **asked)
 
 
 def told(rate, gain, rows_, seed=0):

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headway.evaluation.intervals import between_distances, few_rows, intervals, reaching
+from headway.evaluation.intervals import distance_interval, few_rows, intervals, with_likely_max
 from headway.evaluation.predictions import metrics_of
-from headway.evaluation.units import drawn_units
+from headway.evaluation.units import resampling_units
 from headway.metrics.base import Rows
 from headway.metrics.user_metric import UserMetric
 from headway.tasks.table import task_of
@@ -21,9 +21,9 @@ from tests.headway.evaluation.test_compare import models
 @pytest.mark.parametrize("grouped", [False, True])
 def test_a_unit_moves_a_metric_as_its_rows_together_do(task, weighted, grouped):
     rows = scored(task, weighted, grouped)
-    codes, units = drawn_units(rows)
+    codes, units = resampling_units(rows)
     for metric in metrics_of(task):
-        influence, moved = metric.influence(rows), metric.moved(rows, codes, units)
+        influence, moved = metric.influence(rows), metric.influence_by_unit(rows, codes, units)
         assert (influence is None) == (moved is None)
         if influence is not None:
             expected = rows.weight * influence if codes is None else np.bincount(codes, rows.weight * influence, units)
@@ -32,7 +32,7 @@ def test_a_unit_moves_a_metric_as_its_rows_together_do(task, weighted, grouped):
 
 def bootstrapped(rows, metrics, samples=300):
     """Each metric of rows, or units, drawn anew, [metrics, samples]."""
-    codes, units = drawn_units(rows)
+    codes, units = resampling_units(rows)
     of_unit = (
         np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1]) if codes is not None else None
     )
@@ -123,14 +123,14 @@ def test_an_error_whose_variance_is_infinite_is_covered(units):
 def test_what_is_averaged_within_bounds_is_taken_as_it_is():
     r = np.random.default_rng(0)
     even = np.where(np.arange(400) % 2 == 0, 1.0, -1.0) * (1 + 0.01 * r.random(400))
-    assert np.allclose(reaching(even), even, rtol=0.001), "no largest stands out"
+    assert np.allclose(with_likely_max(even), even, rtol=0.001), "no largest stands out"
     heavy = r.standard_t(2, 400)
-    longer = reaching(heavy)
+    longer = with_likely_max(heavy)
     most = np.abs(heavy).argmax()
     assert np.array_equal(np.delete(longer, most), np.delete(heavy, most))
     assert 1 <= longer[most] / heavy[most] <= 1.5
-    assert np.allclose(reaching(1e6 * heavy), 1e6 * longer) and np.allclose(reaching(-heavy), -longer)
-    assert np.array_equal(reaching(np.zeros(400)), np.zeros(400))
+    assert np.allclose(with_likely_max(1e6 * heavy), 1e6 * longer) and np.allclose(with_likely_max(-heavy), -longer)
+    assert np.array_equal(with_likely_max(np.zeros(400)), np.zeros(400))
 
 
 def test_few_rows_that_carry_the_variance_are_said():
@@ -235,7 +235,7 @@ def test_the_last_bits_of_sums_hardly_move_the_interval_of_a_sum_of_distances():
         moved = moved @ np.linalg.inv(np.linalg.cholesky(moved.T @ moved)).T / 500
         seen = r.normal(size=parts) / 500
         ends = [
-            between_distances(moved * (1 + 1e-15 * r.normal(size=moved.shape)), seen, np.inf, 0.975, 0)
+            distance_interval(moved * (1 + 1e-15 * r.normal(size=moved.shape)), seen, np.inf, 0.975, 0)
             for _ in range(5)
         ]
         assert np.ptp(ends, axis=0).max() < 1e-6 * np.abs(seen).sum()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.evaluation.predictions import measured, metrics_of, rows_of
 from headway.evaluation.slices import slice_rows
-from headway.metrics.base import OfOnePart, Rows, by_unit
+from headway.metrics.base import OnePartDerivative, Rows, by_unit
 from headway.metrics.classification import auc, by_score, orders_of_parts
 from headway.metrics.classification import calibration_bins as bins_of
 from headway.tasks.table import task_of
@@ -183,5 +183,5 @@ def test_a_derivative_by_one_part_is_added_up_by_unit_as_the_whole_matrix_is(cod
     rows = Rows(np.zeros(5), np.zeros(5), np.array([1.0, 2.0, 0.0, 0.5, 1.0]))
     dense = np.tile(common, (5, 1))
     dense[np.arange(5), part] += own
-    found = by_unit(OfOnePart(part, own, common), rows, codes, 5 if codes is None else 3)
+    found = by_unit(OnePartDerivative(part, own, common), rows, codes, 5 if codes is None else 3)
     assert np.allclose(found, by_unit(dense, rows, codes, 5 if codes is None else 3), rtol=0, atol=1e-15)

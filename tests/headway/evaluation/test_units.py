@@ -14,7 +14,7 @@ from headway.evaluation.requests import Candidate, Champion, GateRequest
 from headway.evaluation.threshold import ThresholdRule
 from headway.evaluation.threshold import decide as decided
 from headway.evaluation.tolerance import Margins, within_tolerances
-from headway.evaluation.units import SplitUnits, drawn_together
+from headway.evaluation.units import SplitUnits, with_resampling_units
 from headway.metrics.ranking import GroupMetric
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
@@ -35,7 +35,7 @@ def tables(units=60, size=20, *, seed=0, effect=2.0):
 
 
 def versus(candidate, champion, *, group=None, units=SplitUnits(), **options):
-    rows, _ = drawn_together(units, candidate, rows_of(candidate, BINARY, group), group=group)
+    rows, _ = with_resampling_units(units, candidate, rows_of(candidate, BINARY, group), group=group)
     others = rows_of(champion, BINARY).prediction
     judging = {metric.name: metric for metric in BINARY.metrics}
     margins = Margins(BINARY, {"auc": 0.0, "loss": 0.0}, None, rows.predicted(others), judging=judging)
@@ -47,9 +47,9 @@ def versus(candidate, champion, *, group=None, units=SplitUnits(), **options):
 def test_a_row_without_a_unit_is_alone_and_units_of_one_row_are_no_units():
     table = pa.table({"label": [0.0, 1.0, 1.0, 0.0], "prediction": [0.1, 0.2, 0.3, 0.4]})
     rows = rows_of(table.append_column(UNIT, pa.array([7, 7, None, None], pa.int64())), "binary")
-    assert rows.drawn[0] == rows.drawn[1] and len({*rows.drawn}) == 3 and rows.groups is None
-    assert rows_of(table.append_column(UNIT, pa.array([3, 2, None, None], pa.int64())), "binary").drawn is None
-    assert rows_of(table, "binary").drawn is None
+    assert rows.unit_of_row[0] == rows.unit_of_row[1] and len({*rows.unit_of_row}) == 3 and rows.groups is None
+    assert rows_of(table.append_column(UNIT, pa.array([3, 2, None, None], pa.int64())), "binary").unit_of_row is None
+    assert rows_of(table, "binary").unit_of_row is None
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_row_without_a_unit_is_alone_and_units_of_one_row_are_no_units():
 def test_groups_are_drawn_with_their_unit_unless_it_cuts_through_them(units, drawn):
     table = pa.table({"label": [0.0, 1.0] * 3, "prediction": [0.1, 0.2] * 3, "query": list("aabbcc"), UNIT: units})
     rows = rows_of(table, "binary", "query")
-    assert len(np.unique(rows.drawn)) == drawn and len(np.unique(rows.groups)) == 3
+    assert len(np.unique(rows.unit_of_row)) == drawn and len(np.unique(rows.groups)) == 3
     assert GroupMetric("ndcg", 2).on(rows) == 1.0
 
 

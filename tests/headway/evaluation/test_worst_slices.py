@@ -9,7 +9,7 @@ import pytest
 from headway.evaluation import worst_slices
 from headway.evaluation.intervals import tail
 from headway.evaluation.measure import row_losses
-from headway.evaluation.worst_slices import searched
+from headway.evaluation.worst_slices import columns_to_search
 from headway.metrics.user_metric import UserMetric
 from headway.tasks.table import task_of
 
@@ -138,11 +138,11 @@ def test_columns_of_few_values_and_numbers_are_searched_the_strongest_first():
         {"column": "d", "type": "int64", "distinct": 1},
         {"column": "e", "type": "int64", "distinct": 9},
     ]
-    assert searched(statistics, {"b": 0.9, "e": 0.7, "a": 0.6}, "abcde") == ("b: 5", "e", "a")
+    assert columns_to_search(statistics, {"b": 0.9, "e": 0.7, "a": 0.6}, "abcde") == ("b: 5", "e", "a")
     for name in ("weight", "row", "prediction", "a x b"):  # predictions have columns of these names; a pair reads so
-        assert searched([{"column": name, "type": "float32", "distinct": 900}], {}, [name]) == ()
+        assert columns_to_search([{"column": name, "type": "float32", "distinct": 900}], {}, [name]) == ()
     many = [{"column": f"n{i}", "type": "int64", "distinct": 5} for i in range(50)]
-    assert len(searched(many, {}, [row["column"] for row in many])) == 20
+    assert len(columns_to_search(many, {}, [row["column"] for row in many])) == 20
 
 
 @pytest.mark.long

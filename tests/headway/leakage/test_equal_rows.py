@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.leakage.equal_rows import DRAWN, KEPT, ContentSampler, Distinct, content, overlap
+from headway.leakage.equal_rows import DRAWN, KEPT, ContentSampler, Distinct, compared_columns, overlap
 from headway.schema.columns import Column
 from headway.tabular.splits import SplitConfig
 
@@ -50,12 +50,12 @@ def drawn(batch, codes, size, kept=DRAWN):
 
 
 def test_keys_and_identifiers_are_left_out_and_nothing_is_compared_where_it_says_nothing():
-    assert content(BY_ID, COLUMNS) == ("x", "n", "s")
-    assert content(SplitConfig(mode="column", column="s"), COLUMNS) == ("id", "x", "n")
-    assert content(SplitConfig(), COLUMNS) == ()
+    assert compared_columns(BY_ID, COLUMNS) == ("x", "n", "s")
+    assert compared_columns(SplitConfig(mode="column", column="s"), COLUMNS) == ("id", "x", "n")
+    assert compared_columns(SplitConfig(), COLUMNS) == ()
     timed = (*COLUMNS, Column(name="t", type="int64", nullable=False, role="time"))
-    assert content(SplitConfig(mode="time"), timed) == ("id", "x", "n", "s")
-    assert content(SplitConfig(mode="column", column="t", eval_from="2"), timed) == ("id", "x", "n", "s")
+    assert compared_columns(SplitConfig(mode="time"), timed) == ("id", "x", "n", "s")
+    assert compared_columns(SplitConfig(mode="column", column="t", eval_from="2"), timed) == ("id", "x", "n", "s")
 
 
 def test_of_a_wide_table_some_columns_are_compared():

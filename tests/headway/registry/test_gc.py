@@ -12,7 +12,7 @@ import time
 import pytest
 
 from headway.errors import Locked, StoreError
-from headway.registry.gc import CHECKPOINT_SECONDS, alone, collect, remove, running
+from headway.registry.gc import CHECKPOINT_SECONDS, collect, removal_lock, remove, running
 from headway.registry.leases import overlap, reading
 from headway.registry.registry import Registry
 from headway.storage.store import Store
@@ -73,7 +73,7 @@ def champion(store, tmp_path) -> Registry:
 def test_what_a_version_points_at_stays_with_the_run_that_made_it(store, champion):
     assert gone(store, 1) == []
     assert gone(store, 0) == ["runs/2.json", f"stages/train/{fp('c')}"]
-    with alone(store) as remover:
+    with removal_lock(store) as remover:
         remove(remover, collect(store, keep_runs=0))
     assert champion.champion().number == 1 and list(champion.verify()) == []
     assert store.find("train", fp("a")) is not None and "1" in [run["run"] for run in store.runs()]
@@ -132,7 +132,7 @@ from headway.storage.store import Store
 store = Store(Path(sys.argv[1]))
 what = {
     "run": lambda: gc.running(store, "taxi", "theirs"),
-    "gc": lambda: gc.alone(store),
+    "gc": lambda: gc.removal_lock(store),
     "reader": lambda: leases.reading(Registry(store, "flights"), "2", "predict"),
 }[sys.argv[2]]
 with what():
@@ -157,15 +157,15 @@ def test_nothing_is_collected_while_another_process_runs_a_pipeline(store):
     """Its outputs have no run yet that points at them."""
     output(store, "ingest", fp("a"))
     with another_process(store, "run") as process:
-        with pytest.raises(Locked, match="run theirs") as error, alone(store):
+        with pytest.raises(Locked, match="run theirs") as error, removal_lock(store):
             raise AssertionError("unreachable")
         assert "uses" not in str(error.value) and store.lock("gc").owner() is None
         process.send_signal(signal.SIGSTOP)
         owner = next(store.locks.glob("use-*.json"))
         owner.write_text(json.dumps(json.loads(owner.read_text()) | {"expires": time.time() - 999}))
-        with pytest.raises(Locked, match="run theirs"), alone(store):
+        with pytest.raises(Locked, match="run theirs"), removal_lock(store):
             raise AssertionError("a process that stands still lives")
-    with alone(store) as remover:  # it was killed
+    with removal_lock(store) as remover:  # it was killed
         assert len(remove(remover, collect(store, keep_runs=1))) == 1
     assert list(store.locks.glob("*use-*")) == [], "of the dead nothing stays, nor a guard"
 
@@ -178,12 +178,12 @@ def test_a_run_does_not_begin_while_another_process_collects(store):
             raise AssertionError("unreachable")
         assert "headway clean has ended" in error.value.fix and len(waited) == 1
         threading.Timer(0.5, process.kill).start()
-        with running(store, "taxi", "mine", wait_seconds=30), pytest.raises(Locked, match="run mine"), alone(store):
+        with running(store, "taxi", "mine"), pytest.raises(Locked, match="run mine"), removal_lock(store):
             raise AssertionError("unreachable")
 
 
 def test_a_reader_does_not_wait_for_a_collection_of_other_things(store, three):
-    with alone(store), reading(three, "2", "predict") as version:
+    with removal_lock(store), reading(three, "2", "predict") as version:
         assert version.number == 2
 
 
@@ -205,7 +205,7 @@ def test_old_versions_go_when_asked_and_never_one_that_a_pointer_names(store, fi
     five.remove_alias("stable")
     five.promote(5, reason="")
     assert old(0) == ["1", "2", "3"], "the champions before stay: a rollback goes back to them"
-    with alone(store) as remover:
+    with removal_lock(store) as remover:
         removed = remove(remover, collect(store, keep_runs=1, keep_versions=0), keep_versions=0)
     assert [item.path.name for item in removed] == ["1", "2", "3"] and [v.number for v in five.versions()] == [4, 5]
     assert list(five.verify()) == [] and five.rollback().version == 4
@@ -213,7 +213,7 @@ def test_old_versions_go_when_asked_and_never_one_that_a_pointer_names(store, fi
 
 
 def test_a_pointer_that_moves_between_the_plan_and_the_removal_is_heeded(store, five):
-    with alone(store) as remover:
+    with removal_lock(store) as remover:
         planned = collect(store, keep_runs=1, keep_versions=0)
         five.promote(3, reason="meanwhile")
         five.set_alias("shadow", 2)
@@ -223,7 +223,7 @@ def test_a_pointer_that_moves_between_the_plan_and_the_removal_is_heeded(store, 
 
 def test_what_another_process_reads_is_left_until_it_ends_or_dies(store, five):
     def collected():
-        with alone(store) as remover:
+        with removal_lock(store) as remover:
             removed = remove(remover, collect(store, keep_runs=1, keep_versions=0), keep_versions=0)
             return [item.path.name for item in removed]
 
@@ -252,7 +252,7 @@ def test_a_reader_that_comes_while_its_version_is_removed_waits_and_is_told(stor
         assert answers == [], "it waits"
         discard(self, path)
 
-    with alone(store) as remover:
+    with removal_lock(store) as remover:
         garbage = [item for item in collect(store, keep_runs=1, keep_versions=0) if item.path.name == "5"]
         monkeypatch.setattr(Store, "discard", slow)
         assert remove(remover, garbage, keep_versions=0) == garbage
@@ -317,7 +317,7 @@ def test_a_removal_that_is_cut_off_leaves_nothing_that_looks_damaged(store, five
 def test_removing_frees_the_bytes_that_were_announced(store):
     output(store, "ingest", fp("a"))
     run(store, "1")
-    with alone(store) as remover:
+    with removal_lock(store) as remover:
         garbage = collect(store, keep_runs=0)
         assert remove(remover, garbage) == garbage and sum(item.bytes for item in garbage) > 100
         assert list(store.all_outputs()) == [] and not list(store.runs())

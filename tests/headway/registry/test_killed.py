@@ -67,7 +67,7 @@ def die_at(n):
 
 
 def collected(registry):
-    with gc.alone(registry.store) as remover:
+    with gc.removal_lock(registry.store) as remover:
         gc.remove(remover, gc.collect(registry.store, keep_runs=0, keep_versions=0), keep_versions=0)
 
 

@@ -7,7 +7,7 @@ import pytest
 from headway.errors import ConfigError
 from headway.schema.columns import Column, Schema
 from headway.schema.pbtxt import from_tags, from_text, to_tags, to_text, with_split
-from headway.schema_inference.split_columns import chosen, few_distinct, names_rows, row_columns
+from headway.schema_inference.split_columns import few_distinct, names_rows, row_columns, without_label
 from headway.sources.sample import Sample
 from headway.tabular.coerce import coerce
 from headway.tabular.splits import RowSplit, SplitConfig
@@ -56,11 +56,11 @@ def test_all_columns_of_the_first_span_but_the_label_s_and_identifiers():
     tags = ["FLOAT x", "BYTES[] tags", "FLOAT[] pixels", "BYTES hash"]
     assert to_tags(columns) == [f"headway.split={tag}" for tag in tags]
     assert from_tags(to_tags(columns), where="s") == columns
-    assert [c.name for c in chosen(columns, {"x", "y"})] == ["tags", "pixels", "hash"]
+    assert [c.name for c in without_label(columns, {"x", "y"})] == ["tags", "pixels", "hash"]
     only_ids, none = row_columns(Sample(table.select(["id", "y"])), {"y"})
     assert [c.name for c in only_ids] == ["id"] and none == []  # there is nothing else
     with pytest.raises(ConfigError, match="no column is left"):
-        chosen(only_ids, {"id"})
+        without_label(only_ids, {"id"})
 
 
 SPLIT = from_tags(["headway.split=INT a b", "headway.split=BYTES[] c"], where="s")

@@ -40,7 +40,7 @@ def figures(counts):
     ]
     known = pa.array([b"", b"b"], pa.large_binary())
     blocks = [(values.to_pylist(), occurrences.tolist()) for values, occurrences in counts.blocks()]
-    return len(counts), tops, counts.others(known), blocks
+    return len(counts), tops, counts.count_others(known), blocks
 
 
 pieces = st.lists(st.lists(st.binary(max_size=3), max_size=30), max_size=8)

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from headway.errors import StoreError
-from headway.storage.objects import FRESH_SECONDS, Offset, disk_time
+from headway.storage.objects import FRESH_SECONDS, CorrectedClock, disk_time
 
 HOUR = 3600.0
 
@@ -29,7 +29,7 @@ def test_a_clock_that_is_costly_to_ask_is_asked_now_and_then_and_when_ours_was_s
 
     monkeypatch.setattr("headway.storage.objects.time.time", lambda: wall[0])
     monkeypatch.setattr("headway.storage.objects.time.monotonic", lambda: steady[0])
-    clock = Offset(measure)
+    clock = CorrectedClock(measure)
     assert clock.time() == 1600.0 == clock.time() and len(asked) == 1
     wall[0], steady[0] = 1100.0, 150.0
     assert clock.time() == 1700.0 and len(asked) == 1
@@ -45,7 +45,7 @@ def test_a_clock_that_is_costly_to_ask_is_asked_now_and_then_and_when_ours_was_s
 
 
 def test_a_second_more_or_less_is_no_difference():
-    assert abs(Offset(lambda: time.time() - 1.5).time() - time.time()) < 0.5
+    assert abs(CorrectedClock(lambda: time.time() - 1.5).time() - time.time()) < 0.5
 
 
 @pytest.mark.parametrize("slept", [0.0, HOUR])
@@ -60,4 +60,4 @@ def test_a_slow_answer_or_a_sleep_while_it_is_awaited_is_no_difference(monkeypat
 
     monkeypatch.setattr("headway.storage.objects.time.time", lambda: wall[0])
     monkeypatch.setattr("headway.storage.objects.time.monotonic", lambda: steady[0])
-    assert Offset(measure).time() == wall[0], "a lock of a bucket would be half a minute off for five minutes"
+    assert CorrectedClock(measure).time() == wall[0], "a lock of a bucket would be half a minute off for five minutes"

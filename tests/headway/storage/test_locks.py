@@ -17,7 +17,7 @@ from headway.storage import locks, process_identity
 from headway.storage.locks import Lock as AnyLock
 from headway.storage.locks import describe
 from headway.storage.objects import Folder
-from headway.storage.process_identity import boot, place
+from headway.storage.process_identity import boot, host_name
 from tests.waiting import until
 
 
@@ -32,8 +32,8 @@ def path(tmp_path):
 
 def owned_by(path, *, pid: int, host: str | None = None, expires_in: float = 60.0, **facts) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    value = {"token": "theirs", "host": host or place(), "pid": pid, "since": "then", "renewed": "lately", "lease": 0.6}
-    value["boot"] = boot()
+    value = {"token": "theirs", "host": host or host_name(), "pid": pid, "since": "then", "renewed": "lately"}
+    value |= {"boot": boot(), "lease": 0.6}
     path.write_text(json.dumps(value | {"expires": time.time() + expires_in} | facts))
 
 
@@ -74,7 +74,7 @@ def holder(path):
 def test_a_lock_is_held_and_given_up(path):
     with Lock(path, facts={"run": "r1"}).held():
         value = json.loads(path.read_text())
-        assert (value["run"], value["pid"], value["host"]) == ("r1", os.getpid(), place())
+        assert (value["run"], value["pid"], value["host"]) == ("r1", os.getpid(), host_name())
         assert Lock(path).owner()["run"] == "r1"
     assert not path.exists() and Lock(path).owner() is None
 
@@ -91,7 +91,7 @@ def test_a_second_taker_hears_who_has_it(path, holder):
     with pytest.raises(Locked) as error:
         Lock(path).acquire(wait_seconds=0.3, on_wait=heard.append)
     (who,) = heard
-    assert f"process {process.pid} on {place()} (run theirs) since 20" in who
+    assert f"process {process.pid} on {host_name()} (run theirs) since 20" in who
     assert who in str(error.value) and error.value.where == str(path) and error.value.exit_code == 6
 
 
@@ -250,7 +250,7 @@ def test_describe_copes_with_little():
 def test_two_machines_of_one_host_name_do_not_take_each_others_locks(path):
     """The other's pid means nothing here, where no process has it."""
     owned_by(path, pid=2**22 + 1, boot="another machine's", expires_in=60)
-    with pytest.raises(Locked, match=f"on {place()}"):
+    with pytest.raises(Locked, match=f"on {host_name()}"):
         Lock(path).acquire()
     owned_by(path, pid=2**22 + 1, boot=process_identity.boot(), expires_in=60)
     with Lock(path).held():

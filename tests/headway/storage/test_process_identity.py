@@ -47,14 +47,14 @@ def test_a_killed_child_that_nobody_waited_for_is_dead():
 
 
 def test_a_mark_belongs_to_its_writer(tmp_path, dead):
-    ours = tmp_path / process_identity.mark("ingest-ff")
+    ours = tmp_path / process_identity.temporary_name("ingest-ff")
     ours.mkdir()
     assert ours.name.startswith("ingest-ff@")
     assert not process_identity.abandoned(ours)
-    assert ours.name != process_identity.mark("ingest-ff")
-    assert process_identity.abandoned(tmp_path / f"ingest-ff@{process_identity.place()}@{dead}.1@00")
-    assert process_identity.abandoned(tmp_path / f"ingest-ff@{process_identity.place()}@{dead}@00")
-    assert process_identity.abandoned(tmp_path / f"ingest-ff@{process_identity.place()}@what@00")
+    assert ours.name != process_identity.temporary_name("ingest-ff")
+    assert process_identity.abandoned(tmp_path / f"ingest-ff@{process_identity.host_name()}@{dead}.1@00")
+    assert process_identity.abandoned(tmp_path / f"ingest-ff@{process_identity.host_name()}@{dead}@00")
+    assert process_identity.abandoned(tmp_path / f"ingest-ff@{process_identity.host_name()}@what@00")
 
 
 def test_another_hosts_folder_is_abandoned_after_a_day_without_a_change(tmp_path):
@@ -72,19 +72,19 @@ def test_another_hosts_folder_is_abandoned_after_a_day_without_a_change(tmp_path
 
 
 def test_containers_that_share_a_hosts_name_are_other_places(monkeypatch):
-    plain = process_identity.place()
+    plain = process_identity.host_name()
     monkeypatch.setattr(process_identity, "_namespace", lambda: "+4026532000")
-    assert process_identity.place() != plain
+    assert process_identity.host_name() != plain
 
 
 def test_a_folder_of_another_machine_of_this_host_name_is_left_alone(tmp_path):
-    folder = tmp_path / f"ingest-ff@{process_identity.place()}@{2**22 + 1}.1.otherone@00"
+    folder = tmp_path / f"ingest-ff@{process_identity.host_name()}@{2**22 + 1}.1.otherone@00"
     folder.mkdir()
     assert not process_identity.abandoned(folder)
 
 
 def test_the_name_of_a_process_says_whether_it_lives_where_its_pid_means_something(dead):
-    ours, place = process_identity.process_name(os.getpid()), process_identity.place()
+    ours, place = process_identity.process_name(os.getpid()), process_identity.host_name()
     assert ours.startswith(f"{place}@{os.getpid()}.")
     assert process_identity.lives(ours)
     assert process_identity.lives(f"{place}@{dead}.1") is False

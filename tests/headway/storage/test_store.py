@@ -14,7 +14,7 @@ import pytest
 from headway.errors import DataError, StoreError
 from headway.storage import manifest as manifests
 from headway.storage.manifest import Counts
-from headway.storage.process_identity import place
+from headway.storage.process_identity import host_name
 from headway.storage.store import Store
 from tests.run_files import save_run
 
@@ -148,7 +148,7 @@ def test_a_killed_process_leaves_a_torn_folder_that_is_swept(store):
 
 
 def test_the_registrys_torn_folders_are_swept(store):
-    torn = [store.root / part / "flights" / f".aside@{place()}@0.0@00" for part in ("models", "serving")]
+    torn = [store.root / part / "flights" / f".aside@{host_name()}@0.0@00" for part in ("models", "serving")]
     for folder in torn:
         folder.mkdir(parents=True)
     assert store.sweep() == torn

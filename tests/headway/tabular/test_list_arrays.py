@@ -9,7 +9,7 @@ import pytest
 from headway.errors import DataError
 from headway.schema.columns import Column, ColumnConfig
 from headway.tabular.coerce import coerce
-from headway.tabular.list_arrays import flatten, order_of, value_numbers
+from headway.tabular.list_arrays import factorize, flatten, order_of
 from headway.tabular.splits import column_hash
 
 LIST = Column(name="c", type="float32", nullable=True, shape=(None,))
@@ -112,5 +112,5 @@ def test_values_are_numbered_in_their_order_whether_they_are_small_or_not():
         np.array([b"b", b"a"]),
     ):
         expected, codes = np.unique(values, return_inverse=True)
-        found, count = value_numbers(values)
+        found, count = factorize(values)
         assert count == len(expected) and np.array_equal(found, codes)

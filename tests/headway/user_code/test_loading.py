@@ -81,7 +81,7 @@ def test_what_tensorflow_prints_at_its_import_is_left_out_and_what_the_module_pr
         "import sys, tensorflow as tf\nprint('said by mine', file=sys.stderr)\nSCALE = tf.constant(1.0)\ndef f(): pass\n"
     )
     code = (
-        "import sys\nfrom pathlib import Path\nfrom headway.process import own\nown()\n"
+        "import sys\nfrom pathlib import Path\nfrom headway.process import mark_own_process\nmark_own_process()\n"
         "from headway.user_code.loading import load_function\n"
         "load_function(Path(sys.argv[1]), 'f')\nprint('after', file=sys.stderr)\n"
     )
@@ -98,7 +98,7 @@ def test_a_module_that_dies_while_it_is_imported_has_its_last_words(tmp_path):
         "print('the disk is full', file=sys.stderr)\nsys.stderr.flush()\nos._exit(7)\n"
     )
     code = (
-        "import sys\nfrom pathlib import Path\nfrom headway.process import own\nown()\n"
+        "import sys\nfrom pathlib import Path\nfrom headway.process import mark_own_process\nmark_own_process()\n"
         "from headway.user_code.loading import load_function\nload_function(Path(sys.argv[1]), 'f')\n"
     )
     done = subprocess.run(

@@ -9,7 +9,7 @@ from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.schema.columns import Column, Schema
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.drift import drift, moved
+from headway.validation.drift import drift, shifted_numbers
 from headway.validation.stage import ChampionFacts, ValidateConfig, ValidateRequest, validate
 from tests.headway.statistics.made import statistics_of
 
@@ -66,7 +66,7 @@ def test_numbers_of_a_later_span_that_are_a_thousand_times_as_large_are_told(tim
         late = (random.random(200) < 0.01).astype(np.int64)
         return statistics_of(columns, pa.record_batch({"delay": delay, "late": late}))
 
-    found = list(moved("eval", of(times), of(1), ("delay", "late"), by_time=True))
+    found = list(shifted_numbers("eval", of(times), of(1), ("delay", "late"), by_time=True))
     assert [a.column for a in found] == (["delay"] if said else [])
     if said:
         assert found[0].severity == "warning" and f"about {said} as large in the eval rows" in found[0].message
@@ -83,14 +83,14 @@ def test_numbers_that_all_lie_beyond_the_range_of_train_are_named_by_time():
         return statistics_of(columns, pa.record_batch(columns_of | {"same": np.full(300, 3)}))
 
     train, later = of(0), of(300)
-    found = {a.column: a for a in moved("eval", later, train, names, by_time=True)}
+    found = {a.column: a for a in shifted_numbers("eval", later, train, names, by_time=True)}
     assert [*found] == ["counter", "total", "left"]
     assert {a.kind for a in found.values()} == {"drift"} and "ignore" in found["total"].fix
     assert found["left"].message.startswith(
         "column 'left' is below every value of train in all eval rows: it goes from 601 to 900 in train and from 301 to 600 "
     )
-    assert [a.column for a in moved("eval", later, train, ("over",), by_time=True)] == []
-    assert [a.column for a in moved("eval", later, train, names, by_time=False)] == []
+    assert [a.column for a in shifted_numbers("eval", later, train, ("over",), by_time=True)] == []
+    assert [a.column for a in shifted_numbers("eval", later, train, names, by_time=False)] == []
 
 
 def test_equal_data_move_and_drift_in_at_most_one_draw_of_a_hundred():
@@ -122,7 +122,7 @@ def test_equal_data_move_and_drift_in_at_most_one_draw_of_a_hundred():
     for seed in range(200):
         random = np.random.default_rng(seed)
         (numbers, ours), (_, theirs) = of(random), of(random)
-        found = [*moved("eval", ours, theirs, numbers, by_time=True)]
+        found = [*shifted_numbers("eval", ours, theirs, numbers, by_time=True)]
         found += [
             a for a in drift(ours, theirs, "version 3", ValidateConfig(drift={"min_rows": 400})) if a.severity != "info"
         ]
@@ -147,7 +147,7 @@ def test_drift_of_dates_is_told_in_dates(tmp_path):
         born = pa.record_batch({"born": pa.array(np.arange(first, first + ROWS))})
         statistics_of([column], born).save(tmp_path / str(first))
         pieces.append(SplitStatistics.load(tmp_path / str(first)))
-    [told] = drift(pieces[1].described([column]), pieces[0], "version 3", ValidateConfig())
+    [told] = drift(pieces[1].with_units([column]), pieces[0], "version 3", ValidateConfig())
     assert "its median went from 1985-06-23 to 1995-06-23" in told.message
 
 

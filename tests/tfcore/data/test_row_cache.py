@@ -7,8 +7,8 @@ import tensorflow as tf
 import tfcore.data.dataset
 from tests.example_shards import dataset_of
 from tests.tfcore.data.test_pipeline import _write
-from tfcore.data.dataset import RowCache, taken
-from tfcore.data.groups import placed
+from tfcore.data.dataset import RowCache, gather
+from tfcore.data.groups import gather_with_fillers
 from tfcore.data.reader import Holdout, Labeler, safe
 from tfcore.graph.python_op import numpy_op
 from tfcore.train.augment import Augment
@@ -119,7 +119,7 @@ def test_kept_rows_are_those_that_were_read(tmp_path):
 
 
 @pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize("pick", [taken, placed])
+@pytest.mark.parametrize("pick", [gather, gather_with_fillers])
 def test_places_are_picked_by_xla_as_by_tensorflow(pick, jit):
     rows = {
         "group": tf.cast(tf.range(50), tf.int64) * (1 << 40),
@@ -131,7 +131,7 @@ def test_places_are_picked_by_xla_as_by_tensorflow(pick, jit):
     kept = RowCache(rows, order=None)
     picked = kept.picked(pick, 20, jit=jit)
     places = tf.random.shuffle(tf.range(50))[:20]
-    if pick is placed:  # some that only fill up
+    if pick is gather_with_fillers:  # some that only fill up
         places = tf.where(tf.range(20) % 4 == 0, -1 - places, places)
     wanted = pick(rows, places)
     for name, value in picked(places).items():
@@ -141,5 +141,5 @@ def test_places_are_picked_by_xla_as_by_tensorflow(pick, jit):
 
 def test_text_is_picked_without_xla():
     kept = RowCache({"word": tf.constant([b"a", b"b", b"c"])}, order=None)
-    pick = kept.picked(taken, 2, jit=True)
+    pick = kept.picked(gather, 2, jit=True)
     assert pick(tf.constant([2, 0]))["word"].numpy().tolist() == [b"c", b"a"]

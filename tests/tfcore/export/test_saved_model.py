@@ -28,9 +28,9 @@ from tfcore.export.replay import (
     ReplayProcess,
     ReplayRequest,
     _expected,
-    beyond,
-    over,
-    question,
+    difference_error,
+    exceeded_limits,
+    payload,
     replay,
     sample,
     serving_text,
@@ -356,7 +356,7 @@ def asked(folder, transform, predict, model=None):
         saved_model=folder / "m", examples=(examples,), predictions=folder, columns=COLUMNS, task="binary"
     )
     shards, _ = sample(request.examples, N)
-    return replay_script.replay(question(request, shards, folder / "m", folder / "expected.npy"))
+    return replay_script.replay(payload(request, shards, folder / "m", folder / "expected.npy"))
 
 
 class WithPreprocess(SmallTransform):
@@ -435,7 +435,7 @@ def test_what_the_replay_found_is_reported_with_the_fix(tmp_path, cause, said):
     worst = {"signature": "serving_default", "expected": [0.1], "found": [0.2], "columns": {"hour": 3}}
     answer = {"cause": cause, "inputs": ["noisy"], "worst": worst, "largest_difference": 0.1, "bound": 1e-5}
     request = ReplayRequest(saved_model=tmp_path, examples=(), predictions=tmp_path, columns=COLUMNS, task="binary")
-    error = beyond(answer, request)
+    error = difference_error(answer, request)
     assert said in error.problem and "from its own columns alone" in error.fix
 
 
@@ -445,7 +445,7 @@ def test_a_replay_off_by_the_rounding_of_far_labels_says_so(tmp_path, difference
     worst = {"signature": "serving_default", "expected": [0.1], "found": [0.1 + difference], "columns": {"hour": 3}}
     answer = {"cause": "other", "worst": worst, "largest_difference": difference, "bound": 1e-5}
     given = {"saved_model": tmp_path, "examples": (), "predictions": tmp_path, "columns": COLUMNS}
-    error = beyond(answer, ReplayRequest(**given, task="regression", label_std=13_000.0))
+    error = difference_error(answer, ReplayRequest(**given, task="regression", label_std=13_000.0))
     assert ("the train labels spread over 13,000" in error.problem) == rounding
     assert ("give them weight 0" in error.fix) == rounding
 
@@ -696,7 +696,7 @@ RESULT = {
     ],
 )
 def test_a_limit_is_broken_by_what_lies_beyond_it_and_said_with_both_numbers(limits, broken):
-    assert over(RESULT, ServingLimits(**limits)) == broken
+    assert exceeded_limits(RESULT, ServingLimits(**limits)) == broken
 
 
 def test_what_a_server_has_to_expect_stands_in_a_line():

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from headway.errors import StoreError
-from tfcore.graph.op_errors import saving
+from tfcore.graph.op_errors import as_store_errors
 from tfcore.train.checkpoints import Checkpoints
 
 
@@ -55,9 +55,9 @@ def test_a_checkpoint_that_is_torn_after_it_was_found_is_a_store_error(tmp_path)
 
 def test_other_failures_of_tensorflow_keep_their_words(tmp_path):
     refused = pytest.raises(StoreError, match=r"the state cannot be written: incompatible shapes: \[2\]")
-    with refused as error, saving(tmp_path, "the state"):
+    with refused as error, as_store_errors(tmp_path, "the state"):
         tf.ones([2]) + tf.ones([3])
     assert "{{" not in error.value.problem and "[Op:" not in error.value.problem
-    with pytest.raises(StoreError) as error, saving(tmp_path):
+    with pytest.raises(StoreError) as error, as_store_errors(tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert error.value.problem == "cannot be written: no space left on device" and "make room" in error.value.fix

@@ -89,8 +89,8 @@ def test_quantiles_never_cross_and_the_middle_one_is_the_prediction():
 )
 def test_a_model_starts_at_the_distribution_of_the_train_labels(label, prediction):
     head = label_head(label)
-    start = head.start(label)
-    scale, centre = head.units(label)
+    start = head.initial_bias(label)
+    scale, centre = head.scale_and_centre(label)
     bias = np.zeros(head.outputs, np.float32) if start is None else start
     np.testing.assert_allclose(head.predictions(tf.constant([bias * scale + centre])), prediction, rtol=1e-5)
 

@@ -51,7 +51,7 @@ def test_members_learn_nothing_of_rows_that_they_leave_out_and_these_alone_decid
         with stepping({"progress": tf.constant(progress)}), tf.GradientTape(persistent=True) as tape:
             outputs = layer([members, *inputs], training=True)
             losses = outputs[:, :, 0] ** 2
-            rows = layer.judged(losses)
+            rows = layer.row_losses(losses)
             mean = tf.reduce_mean(rows)
         part = row_hash(inputs).numpy() % LEFT_OUT
         assert np.abs(np.bincount(part) / 500 - 1 / LEFT_OUT).max() < 0.05
@@ -81,7 +81,7 @@ def test_once_the_decay_is_chosen_all_members_have_it_and_learn_from_all_rows():
     ):
         layer.losses_left_out.assign(losses)
         with stepping({"progress": tf.constant(progress)}), tf.GradientTape(persistent=True) as tape:
-            mean = tf.reduce_mean(layer.judged(layer([members, *inputs], training=True)[:, :, 0]))
+            mean = tf.reduce_mean(layer.row_losses(layer([members, *inputs], training=True)[:, :, 0]))
             np.testing.assert_allclose(layer.decay(), decays, rtol=1e-4)
             np.testing.assert_allclose(layer.shared_decay(), np.exp(np.log(decays).mean()), rtol=1e-4)
         assert (tape.gradient(mean, members).numpy() != 0).all() == (progress >= CHOOSING)

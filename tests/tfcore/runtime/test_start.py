@@ -107,7 +107,7 @@ def test_a_child_takes_the_process_that_the_command_began_unless_its_own_is_anot
     place, tmp_path, monkeypatch, forked
 ):
     monkeypatch.setenv("PYTHONPATH", place)
-    with early_start.begun():
+    with early_start.early_process():
         ((process, scratch),) = early_start.waiting
         with Child(environment={"ANOTHER": "1"}) as child:
             child.spawn()

@@ -20,7 +20,7 @@ import tfcore.train.trainer
 from headway.config import Frozen
 from headway.errors import Cancelled
 from headway.monitor import Monitor
-from headway.process import own
+from headway.process import mark_own_process
 from tfcore.train import checkpoints
 from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
@@ -105,7 +105,7 @@ def run(jobs: Jobs, out: Path):
 
 
 if __name__ == "__main__":
-    own()
+    mark_own_process()
     tfcore.train.callbacks.PROGRESS_SECONDS = 0.0  # each call is heard of
     run(Jobs.model_validate_json(sys.stdin.read()), Path(sys.argv[1]))
     sys.stdout.flush()

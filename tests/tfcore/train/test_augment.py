@@ -194,7 +194,7 @@ def test_mixup_mixes_labels_of_one_number_too(written, task):
     augment = Augment(AugmentConfig(mixup=0.5), written[task].fit(IMAGELESS, task), seed=5)
     window = {name: tf.constant(value) for name, value in rows.items()}
     zero = tf.constant(0, tf.int64)
-    found = augment(window | augment.placed(window, tf.range(480), tf.constant(0), zero, zero))
+    found = augment(window | augment.extras(window, tf.range(480), tf.constant(0), zero, zero))
     assert_mixed(task, rows, {name: value.numpy() for name, value in found.items()}, np.arange(1, 480))
 
 
@@ -236,7 +236,7 @@ def test_a_row_of_no_weight_is_not_mixed_in(written):
         "label": tf.constant([1.0, 5.0, 9.0]),
         "weight": tf.constant([1.0, 0.0, 1.0]),
     }
-    placed = augment.placed(window, tf.range(3), tf.constant(0), tf.constant(0, tf.int64), tf.constant(0, tf.int64))
+    placed = augment.extras(window, tf.range(3), tf.constant(0), tf.constant(0, tf.int64), tf.constant(0, tf.int64))
     found = augment(window | placed)
     assert found["label"].numpy()[2] == 9.0 and found["numeric"].numpy()[2, 0] == 9.0  # its partner weighs nothing
     assert found["weight"].numpy()[1] == 0.0
@@ -249,7 +249,7 @@ def test_in_a_graph_it_is_what_it_is_eagerly(written, plain):
     window = {name: tf.constant(value) for name, value in rows.items()}
     order = tf.range(len(rows["weight"]), dtype=tf.int32)[::-1]
     shuffled = {name: tf.gather(value, order) for name, value in window.items()}
-    placed = augment.placed(window, order, tf.constant(0), tf.constant(2, tf.int64), tf.constant(77, tf.int64))
+    placed = augment.extras(window, order, tf.constant(0), tf.constant(2, tf.int64), tf.constant(77, tf.int64))
     eager, graph = augment(shuffled | placed), tf.function(augment.__call__, autograph=False)(shuffled | placed)
     for name in rows:
         np.testing.assert_array_equal(eager[name], graph[name], err_msg=name)

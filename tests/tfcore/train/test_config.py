@@ -134,7 +134,7 @@ def test_an_ensemble_is_told_how_much_of_the_training_is_done():
     values = StepValues({"learning_rate": 0.1}, 200, progress=True)
     assert values.names == ["learning_rate", "progress"] and values.at(3) == {"learning_rate": pytest.approx(0.1)}
     np.testing.assert_allclose(values(50, 3)["progress"], [0.25, 0.255, 0.26], rtol=1e-6)
-    values.begins = 0.5
+    values.initial_progress = 0.5
     np.testing.assert_allclose(values(0, 201)["progress"][[0, 100, 200]], [0.5, 0.75, 1.0])
     with pytest.raises(ConfigError, match="progress is the share of the steps that are done"):
         check_schedules(["progress"], "binary", user=True)

@@ -106,8 +106,8 @@ BACKGROUND = """
 import os, signal
 os.setpgid(0, 0)
 signal.signal(signal.SIGTTIN, signal.SIG_DFL)
-from headway.process import own
-own()
+from headway.process import mark_own_process
+mark_own_process()
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 from tfcore.train.eager import eagerly
 with eagerly():

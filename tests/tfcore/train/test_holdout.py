@@ -15,7 +15,7 @@ from tests.example_shards import write_examples
 from tfcore.data.reader import Shards, kept_rows
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TimeSplit, TrainRequest, TrialConfig
-from tfcore.train.rows import draw, training_data
+from tfcore.train.rows import draw_holdout, training_data
 
 LABEL = Column(name="label", type="int64", nullable=False, role="label")
 X = Column(name="x", type="float32", nullable=False)
@@ -49,7 +49,7 @@ def asked(part, training, **more):
 
 def held(shards, share, group=None, latest=None):
     """Whether each row is held out; bool [rows]."""
-    drawn = draw(shards, share, group=group, latest=latest)
+    drawn = draw_holdout(shards, share, group=group, latest=latest)
     if drawn.holdout is None:
         assert drawn.problem
         return None
@@ -165,7 +165,7 @@ def test_units_of_a_split_by_a_column_go_with_their_latest_row(tmp_path):
 def test_counts_of_records_are_those_of_the_mask(tmp_path):
     units = np.random.default_rng(2).integers(0, 20, 700)
     shards = shards_of(written(tmp_path, units, UNIT_COLUMN, rows_per_record=64, shards=3))
-    holdout = draw(shards, 0.3, group=None, latest=None).holdout
+    holdout = draw_holdout(shards, 0.3, group=None, latest=None).holdout
     inside, outside = (np.concatenate(kept_rows(shards, each)) for each in (holdout, holdout.inverse))
     assert (inside + outside == np.concatenate([np.asarray(rows) for rows in shards.rows])).all()
     assert 0 < inside.sum() < outside.sum()

@@ -31,14 +31,14 @@ COLUMNS = (
 CHILD = """
 import json, os, signal, sys
 from pathlib import Path
-from headway.process import uncollected
-with uncollected():
+from headway.process import gc_paused
+with gc_paused():
     from headway.monitor import Monitor
-    from headway.process import own
+    from headway.process import mark_own_process
     from tfcore.train.request import TrainRequest
     from tfcore.train.stage import train
     from tfcore.train import checkpoints
-own()
+mark_own_process()
 at, inside = int(sys.argv[3]), sys.argv[4] == "inside"
 
 class Killed(Monitor):

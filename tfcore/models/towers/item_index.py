@@ -1,4 +1,4 @@
-"""The items of the train rows, as the model's inputs, for a search of all items by the product of vectors.
+"""An index of the items of the train rows: finds those whose vectors have the largest products with a user's vector.
 
     rows = collect(batches, config, layout)        # {"ids": int64 [items], "numeric": [items, n], ...}; None: no index
     index = ItemIndex(model, config, layout, rows)
@@ -22,7 +22,7 @@ from tfcore.models.inputs import Layout
 from tfcore.models.towers.two_towers import as_vectors
 
 FILE = "items.npz"
-"""The name of the file in a training's output."""
+"""The name of the file in a training's output that holds the items' inputs."""
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -35,7 +35,7 @@ def _values(config: ModelConfig, layout: Layout) -> tuple[bytes | int, ...]:
 
 
 def collect(batches: Iterable[Mapping[str, NDArray[Any]]], config: ModelConfig, layout: Layout) -> Arrays | None:
-    """Collect the inputs of each item from batches of the model's inputs; None where items have no vocabulary."""
+    """Returns the inputs of each item, from batches of a model's inputs; None without items or their vocabulary."""
     count = len(_values(config, layout))
     if not count:
         return None
@@ -51,11 +51,11 @@ def collect(batches: Iterable[Mapping[str, NDArray[Any]]], config: ModelConfig, 
 
 
 class ItemIndex:
-    """The vectors and values of the items, and a model that makes vectors of rows.
+    """An index with the vectors and values of the items, and the model that makes vectors of rows.
 
     Args:
-        model: trained; it is a `two_towers`.
-        rows: from `collect`.
+        model: a trained two-tower model.
+        rows: the inputs of the items, from `collect`.
     """
 
     def __init__(self, model: keras.Model, config: ModelConfig, layout: Layout, rows: Arrays):
@@ -101,7 +101,7 @@ class ItemIndex:
         return {"items": tf.gather(self._values, places), "scores": scores}
 
     def places(self, items: tf.Tensor) -> tf.Tensor:
-        """Returns the place of each item in the index, int32, -1 for one that is not in it; shaped as `items`."""
+        """Returns the position of each item in the index, int32, -1 for one that is not in it; shaped as `items`."""
         keys = self._keys(items)
         found = tf.minimum(tf.searchsorted(self._sorted, tf.reshape(keys, [-1])), len(self._sorted) - 1)
         known = tf.gather(self._sorted, found) == tf.reshape(keys, [-1])
@@ -109,11 +109,11 @@ class ItemIndex:
         return tf.reshape(places, tf.shape(keys))
 
     def _keys(self, items: tf.Tensor) -> tf.Tensor:
-        """Returns int64 numbers that tell items apart."""
+        """Returns an int64 key for each item: the hash of a text, else the integer itself."""
         return tf.strings.to_hash_bucket_fast(items, tf.int64.max) if self.texts else tf.cast(items, tf.int64)
 
     def _mask(self, places: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
-        """Returns which items stand in each row of `places`, bool [rows, items]."""
+        """Returns which items of the index are in each row of `places` where `there` is true, bool [rows, items]."""
         rows = tf.shape(places)[0]
         at = tf.where(there & (places >= 0))
         indices = tf.stack([at[:, 0], tf.cast(tf.gather_nd(places, at), tf.int64)], 1)

@@ -1,7 +1,6 @@
 """Two towers: a vector of the user's columns, one of the item's, and their product as the score.
 
-    towers = two_towers(inputs, config, layout, seed)
-    towers.score                      # [rows, 1]: user . item + what the user's columns say alone
+    score = two_towers(inputs, config, layout, seed)   # [rows, 1]: user . item + what the user's columns say alone
     vectors(model)                    # {"user": Keras model, "item": Keras model}: [rows, embedding + 1] each
 
 `model.item` names the columns of the item; all others are the user's (of a query, a session, a context). The item's vector
@@ -28,7 +27,7 @@ _OUTPUT = "{}_vector"
 
 
 class Side(NamedTuple):
-    """The inputs of one tower: places in the layout's numeric, categorical and lists."""
+    """The inputs of one tower: indices into the layout's numeric, categorical and list inputs."""
 
     numeric: list[int]
     categorical: list[int]
@@ -36,7 +35,7 @@ class Side(NamedTuple):
 
 
 def sides(config: ModelConfig, layout: Layout) -> dict[str, Side]:
-    """Returns the inputs of the user's tower and of the item's.
+    """Returns the inputs of the user's tower and of the item's, by side.
 
     Raises:
         ConfigError: `model.item` names a column that gives no input, or leaves the user none.
@@ -73,7 +72,7 @@ def _of_column(name: str, column: str) -> bool:
 
 
 def two_towers(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> keras.KerasTensor:
-    """Returns the score of each row without the label's bias, [rows, 1]."""
+    """Returns the score of each row without the label's bias, [rows, 1]; ConfigError for a task of several outputs."""
     if (head := label_head(layout.label)).outputs != 1:
         raise ConfigError(
             f"two_towers gives one number per row, and a {head.task.name} task needs {head.outputs}", where="model.name"
@@ -91,7 +90,7 @@ def two_towers(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed
 
 
 def vectors(model: keras.Model) -> dict[str, keras.Model]:
-    """Returns the towers of a model that `two_towers` is in, by side; each takes the model's inputs."""
+    """Returns the towers of a two-tower model as Keras models, by side; each takes all of the model's inputs."""
     return {
         side: keras.Model(model.input, model.get_layer(_OUTPUT.format(side)).output, name=_OUTPUT.format(side))
         for side in (USER, ITEM)
@@ -120,7 +119,7 @@ def _vector(
 def _linear(
     name: str, side: Side, inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int
 ) -> keras.KerasTensor:
-    """Returns a number of each row, [rows, 1], that is linear in a side's inputs and starts at 0."""
+    """Returns a number for each row, [rows, 1], that is linear in a side's inputs and starts at 0."""
     parts = _parts(name, side, inputs, config, layout, seed, 1, initial="zeros", penalty=config.linear_l2)
     return parts[0] if len(parts) == 1 else keras.layers.Add(name=f"{name}_sum")(parts)
 
