@@ -63,11 +63,9 @@ from headway.redaction import protect, redact, scrub
 from headway.stages.step import Output, Step
 
 WAIT_SECONDS = 60.0
-"""How long a run waits for another one of its pipeline: one that the server has called Crashed while it was cut off, and that
-lives, saves and ends when it learns of that."""
+"""How long a run waits for another one of its pipeline, such as one that was cut off, lives, and has yet to save and end."""
 SAME_STOP_SECONDS = 10.0
-"""Signals that come this soon after the first are the same stop: a supervisor sends its own to each process, and the
-worker passes on the one it got."""
+"""Signals this soon after the first are the same stop: a supervisor signals each process, and the worker passes its own on."""
 
 PipelinePath = Annotated[str, Field(min_length=1)]
 Window = Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=r"^(\d+[hdwmy]|all)$")] | None
@@ -124,8 +122,7 @@ def retrain(
         return context if prepared is None else prepared_by(context, prepared)
 
     def about(loaded: LoadedPipeline) -> str:
-        place = f" on {loaded.pipeline.train_queue}" if prepared else ""
-        return window_text(spec(loaded).spans) + place
+        return window_text(spec(loaded).spans) + (f" on {loaded.pipeline.train_queue}" if prepared else "")
 
     def work(loaded: LoadedPipeline, log: RunLog) -> Ending:
         context, queue = spec(loaded), loaded.pipeline.train_queue

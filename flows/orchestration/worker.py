@@ -32,7 +32,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.responses import SetStateStatus
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_WORKER_QUERY_SECONDS, temporary_settings
-from prefect.states import Cancelled, Crashed, State
+from prefect.states import Cancelled, Crashed
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
 from flows.orchestration import ENVIRONMENT
@@ -45,8 +45,7 @@ from headway.storage.process_identity import lives, process_name
 GRACE_SECONDS = 60.0
 """How long flow runs may take to save. A supervisor should wait a little longer before it kills the worker."""
 POLL_SECONDS = 5.0
-"""The seconds between two polls for flow runs, unless PREFECT_WORKER_QUERY_SECONDS is set. Prefect's default is 10 s;
-it calls a worker unhealthy that has not polled for thirty times as long."""
+"""The seconds between two polls for flow runs, unless PREFECT_WORKER_QUERY_SECONDS is set. Prefect's default is 10 s."""
 GONE = "its process is gone"
 POLLS = "polls for flow runs"
 """What the worker prints once it polls; a supervisor may wait for it."""
@@ -77,7 +76,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
 
     async def sync_with_backend(self) -> None:
         await self._outlive(super().sync_with_backend())
-        if self.get_status()["work_pool"]:
+        if self.get_status()["work_pool"]:  # also later: nobody could report an end while the server was away
             found = await self._outlive(asyncio.to_thread(end_lost_runs, self._work_pool_name, self._gone))
             self._gone = self._gone if found is None else found
 
@@ -173,8 +172,7 @@ async def serve(worker: Worker, grace: float, *, with_healthcheck: bool = False)
 
 
 def flow_runs_here(client: SyncPrefectClient, pool: str) -> Iterator[tuple[dict[str, Any], int, bool]]:
-    """Yields the unfinished flow runs of a pool whose process is or was on this host, each with the process's pid and
-    whether it lives."""
+    """Yields the unfinished flow runs of a pool whose process is or was on this host, with its pid and whether it lives."""
     query = {
         "flow_runs": {"state": {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}},
         "work_pools": {"name": {"any_": [pool]}},
@@ -198,10 +196,9 @@ def end_lost_runs(pool: str, known: set[str] | None = None) -> set[str]:
             gone.add(run["state_id"])
             if run["state"]["type"] != "PENDING" if known is None else run["state_id"] in known:
                 ended = Cancelled if run["state"]["type"] == "CANCELLING" else Crashed
-                state: State[Any] = ended(message=GONE)
-                answer = client.set_flow_run_state(UUID(run["id"]), state)
-                if answer.status == SetStateStatus.ACCEPT:  # refused where the run has ended meanwhile
-                    _say(f"{run['name']} is {state.name}: {GONE}")
+                status = client.set_flow_run_state(UUID(run["id"]), ended(message=GONE)).status
+                if status == SetStateStatus.ACCEPT:  # refused where the run has ended meanwhile
+                    _say(f"{run['name']} is {ended.__name__}: {GONE}")
     return gone
 
 

@@ -43,7 +43,6 @@ class Soak:
         self.seen = set()
         self.ends = []
         """(fault, state, seconds from the fault's end until the state was true) of each run."""
-        self.largest = 0
         self.raw = {}
 
     def active(self):
@@ -97,10 +96,8 @@ class Soak:
         return ended
 
     def _child(self, engine):
-        try:
+        with contextlib.suppress(AssertionError, OSError):
             return self.pipeline.training_process(engine)
-        except (AssertionError, OSError):
-            return None
 
     def one(self, fault):
         """One scheduled run; False where the fault came too late for it."""
@@ -143,14 +140,9 @@ class Soak:
         self.raw[name] = hashlib.sha256((self.pipeline.folder / "data" / name).read_bytes()).hexdigest()
 
     def collect(self):
-        """What a nightly job does; a run that goes on makes it wait."""
+        """What a nightly job does, and the store's bytes after it; a run that goes on makes it wait."""
         arguments = ("clean", self.pipeline.folder, "--yes", "--keep", KEPT_RUNS, "--keep-versions", KEPT_VERSIONS)
         until(lambda: self.host.headway(*arguments, check=None).returncode == 0, 300)
-        self.largest = max(self.largest, self.size())
-        return self.size()
-
-    def size(self):
-        """The store's bytes on disk."""
         return int(subprocess.run(["du", "-sb", self.pipeline.store], capture_output=True, text=True).stdout.split()[0])
 
 

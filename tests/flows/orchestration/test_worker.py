@@ -151,7 +151,7 @@ def test_a_worker_that_starts_reports_the_runs_of_its_host_whose_process_is_gone
     assert "headway worker: a run is Crashed: its process is gone" in capsys.readouterr().out
 
 
-def test_a_worker_that_goes_on_reports_the_runs_whose_process_was_gone_at_two_looks(monkeypatch, dead):
+def test_a_worker_that_goes_on_reports_the_runs_whose_process_was_gone_at_two_looks(monkeypatch, capsys, dead):
     pending, running = _run(dead, "PENDING"), _run(dead, "RUNNING")
     server = Server([pending, running])
     monkeypatch.setattr(module, "get_client", lambda **options: server)
@@ -159,10 +159,6 @@ def test_a_worker_that_goes_on_reports_the_runs_whose_process_was_gone_at_two_lo
     assert not server.set and known == {pending["state_id"], running["state_id"]}
     running["state_id"] = str(uuid.uuid4())  # somebody has changed its state meanwhile
     end_lost_runs("headway", known)
-    assert server.set == {pending["id"]: (StateType.CRASHED, "its process is gone")}
-
-
-def test_a_run_that_ended_meanwhile_is_not_reported(monkeypatch, capsys, dead):
-    server = Server([_run(dead, "RUNNING")], SetStateStatus.ABORT)
-    monkeypatch.setattr(module, "get_client", lambda **options: server)
-    assert end_lost_runs("headway") and not capsys.readouterr().out
+    assert server.set == {pending["id"]: (StateType.CRASHED, "its process is gone")} and capsys.readouterr().out
+    server.status = SetStateStatus.ABORT  # it ended meanwhile
+    assert end_lost_runs("headway", known) and not capsys.readouterr().out
