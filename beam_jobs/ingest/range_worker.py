@@ -35,7 +35,7 @@ from headway.tabular import quarantine
 from headway.tabular.coerce import coerce, raw_types
 from headway.tabular.expressions import Overflow, parse
 from headway.tabular.list_arrays import is_text, value_type
-from headway.tabular.splits import RowSplit, SplitAssignment, place_hash
+from headway.tabular.splits import RowSplit, SplitCodes, place_hash
 
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
 """The names of each split's shard and statistics, in `<folder>/<split>/`."""
@@ -134,12 +134,10 @@ class RangeWork(RangeRows):
         if batch.num_rows:
             self._take(batch, label, at, missing, chunk)
 
-    def _assigned(self, batch: pa.RecordBatch, at: Places, chunk: Chunk) -> SplitAssignment:
+    def _assigned(self, batch: pa.RecordBatch, at: Places, chunk: Chunk) -> SplitCodes:
         """Returns the splits of the rows of a chunk that passed the filters."""
         if len(self._of_files):
-            return SplitAssignment(
-                self._of_files[at] if len(self._of_files) > 1 else np.repeat(self._of_files, len(at))
-            )
+            return SplitCodes(self._of_files[at] if len(self._of_files) > 1 else np.repeat(self._of_files, len(at)))
         rows = None
         if self._rows.looks_at_raw and batch.num_rows != chunk.batch.num_rows:
             rows = np.searchsorted(chunk.positions(), at)

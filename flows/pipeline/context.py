@@ -6,7 +6,7 @@
     context.statistics.value, context.settings, context.verdict
 
 A step function builds its stage's requests from the context. In a plan a result may not exist yet: whoever reads it
-gets `headway.stages.step.Unknown` raised.
+gets `headway.stages.step.NotRunYet` raised.
 """
 
 import math

@@ -19,7 +19,7 @@ from flows.pipeline.context import Context
 from headway.errors import ConfigError
 from headway.evaluation.requests import GateRequest, MeasureRequest
 from headway.stages.stage_class import Stage
-from headway.stages.step import Output, Step, Unknown
+from headway.stages.step import NotRunYet, Output, Step
 from headway.statistics.stage import StatisticsRequest
 from headway.validation.stage import ValidateRequest
 from tfcore.evaluation.request import EvaluateRequest
@@ -100,7 +100,7 @@ def walk(context: Context, executor: Executor) -> Context:
                     return context
             if phase == context.last:
                 break
-    except Unknown:  # a plan
+    except NotRunYet:  # a plan
         called = {output.stage for output in context.outputs}
         context.follows = [name for name in stages_of(context) if name not in called]
         if TrainRequest.name in context.follows:

@@ -34,7 +34,7 @@ from headway.leakage.time_range import TimeRange, raw_kind, time_range
 from headway.schema.columns import Column, named_for
 from headway.storage.manifest import FORMAT, check_format
 from headway.tabular import hashing
-from headway.tabular.splits import SplitAssignment, SplitConfig
+from headway.tabular.splits import SplitCodes, SplitConfig
 
 FILE = "notes.json"
 _PENDING = 1 << 21
@@ -135,7 +135,7 @@ class KeyIndex:
         self._sampler = equal_rows.ContentSampler(config, columns)
         self._splits: dict[str, _Split] = {}
 
-    def add(self, batch: pa.RecordBatch, raw: pa.Schema, assigned: SplitAssignment) -> None:
+    def add(self, batch: pa.RecordBatch, raw: pa.Schema, assigned: SplitCodes) -> None:
         """Index the rows of a coerced batch; `raw` is its schema in the file, `assigned` has the splits of its rows."""
         keys = {name: key_hashes(batch, list(key), assigned.columns) for name, key in self._keys.items()}
         time = batch.column(self._time) if self._time else None

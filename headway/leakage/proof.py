@@ -126,7 +126,7 @@ class _Prover:
             for split, values in compared.values.items():
                 self.window.proof.splits[split]["keys"] = values
             if self.config.mode == "hash":
-                few_keys(self.window, compared.values, _name(columns))
+                warn_of_few_keys(self.window, compared.values, _name(columns))
         if not compared.shared:
             counts = listed([f"{n:,} of {split}" for split, n in compared.values.items()])
             self.window.say(f"no {_name(columns)} is in two splits: compared the keys of {self.window.size}, {counts}")
@@ -235,7 +235,7 @@ class _Prover:
         repeats(self.window, columns)
 
 
-def few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
+def warn_of_few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
     """Warn when few keys, counted by split, hold all rows: as a sample, eval is only as large as its number of keys."""
     total, judging = sum(keys.values()), keys.get("eval", 0)
     if (total >= FEW_KEYS and judging >= FEW_EVAL_KEYS) or total * 2 >= window.rows:
@@ -306,7 +306,7 @@ def repeats(window: Window, columns: Sequence[str]) -> None:
         window.say(
             f"{'' if whole else 'about '}{share} of the rows repeat another one in these columns; such rows are in one split"
         )
-    few_keys(window, keys, f"the columns that are hashed ({some(columns, 8)})")
+    warn_of_few_keys(window, keys, f"the columns that are hashed ({some(columns, 8)})")
 
 
 def _rows_text(rows: Sequence[KeyOccurrence]) -> str:

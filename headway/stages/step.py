@@ -22,7 +22,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 Read = TypeVar("Read", bound=BaseModel)
 
 
-class Unknown(Exception):
+class NotRunYet(Exception):
     """Raised when a plan asks for the answer of a step that has not run yet."""
 
 
@@ -83,24 +83,24 @@ class Output(Generic[Answer]):
         """Returns the answer as JSON.
 
         Raises:
-            Unknown: a plan asks for it, and the step has not run.
+            NotRunYet: a plan asks for it, and the step has not run.
         """
         if self.result is None:
-            raise Unknown(f"{self.title} has not run")
+            raise NotRunYet(f"{self.title} has not run")
         return self.result
 
     def read(self, answers: type[Read]) -> Read:
         """Returns the answer as an instance of the pydantic model `answers`.
 
         Raises:
-            Unknown: the step has not run.
+            NotRunYet: the step has not run.
             ValidationError: the answer does not fit the model.
         """
         return answers.model_validate(self.get())
 
     @cached_property
     def value(self) -> Answer:
-        """The answer as an instance of the stage's answer model; Unknown when the step has not run."""
+        """The answer as an instance of the stage's answer model; NotRunYet when the step has not run."""
         assert self.answers is not None, f"what {self.title} answers is not known"
         return self.read(self.answers)
 

@@ -143,7 +143,7 @@ class SplitConfig(Frozen):
 
 
 @dataclass(frozen=True)
-class SplitAssignment:
+class SplitCodes:
     """The splits of a batch's rows, and the hashes that decided them."""
 
     codes: NDArray[np.int8]
@@ -161,7 +161,7 @@ def assigned(
     hashes: Callable[[str], Hashes] | None = None,
     begins: Sequence[Any] = (),
     places: Hashes | None = None,
-) -> SplitAssignment:
+) -> SplitCodes:
     """Assign each row of a coerced batch to a split.
 
     Args:
@@ -175,11 +175,9 @@ def assigned(
     """
     assert config.mode != "path", "the files say it"
     if config.mode == "time":
-        return SplitAssignment(np.zeros(batch.num_rows, np.int8))
+        return SplitCodes(np.zeros(batch.num_rows, np.int8))
     if config.mode == "column":
-        return SplitAssignment(
-            _by_column(config, batch) if config.eval_from is None else _from_value(config, batch, begins)
-        )
+        return SplitCodes(_by_column(config, batch) if config.eval_from is None else _from_value(config, batch, begins))
     keys = {name: column_hash(batch.column(name)) for name in config.key}
     of = keys.__getitem__ if keys else hashes
     whole = row_hash(batch, config.key or columns or batch.schema.names, of)
@@ -189,7 +187,7 @@ def assigned(
     unit = (whole >> U64(11)).astype(np.float64) * 2.0**-53
     codes = np.left_shift(unit < config.eval + config.test, 1, dtype=np.int8)  # 2 is test
     codes -= unit < config.eval  # 1 is eval
-    return SplitAssignment(codes, whole, keys)
+    return SplitCodes(codes, whole, keys)
 
 
 def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
@@ -403,7 +401,7 @@ class RowSplit:
         raw: pa.RecordBatch,
         rows: NDArray[np.int64] | None,
         places: Hashes | None = None,
-    ) -> SplitAssignment:
+    ) -> SplitCodes:
         """Assign the rows of a coerced batch to splits.
 
         Args:

@@ -115,7 +115,7 @@ def strengths(train: SplitStatistics, names: Collection[str], task: str) -> dict
     rows = sampled_rows(train, task)
     if rows is None or not len(targets := _targets(rows.column(LABEL), task)):
         return {}
-    at = places(rows, names)
+    at = column_indices(rows, names)
     found = dict[str, float]()
     for name in train.columns:
         if name != LABEL and name in at:
@@ -132,7 +132,7 @@ def sampled_rows(train: SplitStatistics, task: str) -> pa.Table | None:
     return None if rows is None or LABEL not in rows.column_names or len(rows) < LEAST_ROWS else rows
 
 
-def places(rows: pa.Table, names: Collection[str]) -> dict[str, int]:
+def column_indices(rows: pa.Table, names: Collection[str]) -> dict[str, int]:
     """Returns the position of each named column. A table searches all of its names for one: there may be thousands."""
     named = set(names)
     return {name: place for place, name in enumerate(rows.column_names) if name in named}
@@ -258,7 +258,7 @@ def repeated(train: SplitStatistics, names: Collection[str]) -> dict[str, str]:
     if rows is None:
         return found
     first: dict[Any, str] = {}
-    at = places(rows, names)
+    at = column_indices(rows, names)
     for name, column in train.columns.items():
         if name not in at or column.distinct < 2:
             continue

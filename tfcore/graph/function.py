@@ -29,7 +29,7 @@ from headway.errors import HeadwayError
 from tfcore.graph.python_op import reraise
 from tfcore.graph.retrace import Change, RetraceError
 from tfcore.graph.specs import SignatureError, Spec, bind, check_specs, describe, leaves, pack, walk
-from tfcore.graph.xla import intended
+from tfcore.graph.xla import compiling_intended
 
 __all__ = ["GraphFunction", "Jit", "RetraceError", "SignatureError", "Spec", "graph_function", "refusal"]
 
@@ -123,7 +123,9 @@ class GraphFunction:
                 # a body that says tf.while_loop and tf.cond itself is traced faster: looking for Python's own takes longest
                 traced = tf.function(self._traced, input_signature=leaves(self.signature), autograph=False)
                 try:
-                    with intended(self._jit != "off"):  # by then TensorFlow does not know that the graph is for XLA
+                    with compiling_intended(
+                        self._jit != "off"
+                    ):  # by then TensorFlow does not know that the graph is for XLA
                         self._graph = traced.get_concrete_function()
                 except BaseException:
                     if self._bodies == 1:  # more are of a body that makes variables, which goes on making them

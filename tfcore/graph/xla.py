@@ -2,7 +2,7 @@
 
 if compiling():
     ...                      # TensorFlow's own ops, static shapes
-with intended(): trace()     # within: compiling() is true
+with compiling_intended(): trace()     # within: compiling() is true
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _INTENDED: ContextVar[str | None] = ContextVar("xla", default=None)
 
 
 @contextmanager
-def intended(yes: bool = True) -> Iterator[None]:
+def compiling_intended(yes: bool = True) -> Iterator[None]:
     """Within the block `compiling` returns true: the trace will be compiled by XLA later, which TensorFlow cannot know
     yet, for the present device. With `yes` false only `jit_compile=True` counts."""
     token = _INTENDED.set(_device() if yes else None)
@@ -28,7 +28,7 @@ def intended(yes: bool = True) -> Iterator[None]:
 
 
 def compiling() -> bool:
-    """Returns whether XLA will compile the trace: of a `tf.function(jit_compile=True)`, or within `intended`."""
+    """Returns whether XLA will compile the trace: of a `tf.function(jit_compile=True)`, or within `compiling_intended`."""
     return _INTENDED.get() is not None or traced_for_xla()
 
 

@@ -28,7 +28,7 @@ import tensorflow as tf
 
 from tfcore.graph.function import Jit
 from tfcore.graph.python_op import all_nodes
-from tfcore.graph.xla import intended
+from tfcore.graph.xla import compiling_intended
 from tfcore.models.config import MEMBERS
 from tfcore.models.inputs import WIDEST, has_members, is_ensemble, seen_columns
 from tfcore.train.config import LARGE_BATCH, repays_compiling
@@ -176,7 +176,7 @@ def scatters_under_xla(model: keras.Model, specs: Mapping[str, tf.TensorSpec]) -
         return [tf.convert_to_tensor(gradient) for gradient in found if gradient is not None]
 
     try:
-        with intended():
+        with compiling_intended():
             graph = tf.function(gradients, autograph=False).get_concrete_function(inputs).graph.as_graph_def()
     except Exception:  # as above
         return None
