@@ -74,8 +74,8 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
 def _rows(
     request: IngestRequest, columns: Sequence[str], hashes: Hashes, monitor: Monitor
 ) -> Iterator[tuple[int, str, str, str, int]]:
-    """Yields the rows of a span with one of these key hashes: the hash, the split, the key as text, the file, and the
-    row's number in it, from 1. Of each batch only the first row of each key and split is told."""
+    """Yields a span's rows that have one of these key hashes: the hash, the split, the key as text, the file's name,
+    and the row's number in the file, from 1. For each batch, key and split only the first row is yielded."""
     names, before = file_names(request.files), Counter[int]()
     for piece in request.ranges():
         finder = _Finder(request, piece, columns, hashes)

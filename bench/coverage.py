@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from headway.evaluation.intervals import intervals
 from headway.evaluation.predictions import metrics_of
-from headway.evaluation.threshold import ThresholdRule, decide
+from headway.evaluation.threshold import ThresholdRule, decide_rows
 from headway.metrics.base import Rows
 from headway.metrics.ranking import GroupMetric
 from headway.tasks.table import task_of
@@ -181,7 +181,7 @@ def repeated(
     few = rows < 1000
     many = _many(name, weighted, few)
     metrics = metrics_of(WORLDS[name][0]) if name in WORLDS else ()
-    truth = {metric.name: metric.on(many) for metric in metrics}
+    truth = {metric.name: metric.cached_value(many) for metric in metrics}
     done = 0
     while done < repetitions:
         some = rows_of(name, Drawn.of(rows, units, weighted, r, few))
@@ -196,7 +196,7 @@ def repeated(
 
 
 def _decided(rule: ThresholdRule, some: Rows, many: Rows, seed: int) -> Found:
-    decided = decide(rule, some, seed=seed)
+    decided = decide_rows(rule, some, seed=seed)
     if decided is None:
         return {}
     at = int(np.searchsorted(many.prediction, decided.threshold))
@@ -205,7 +205,7 @@ def _decided(rule: ThresholdRule, some: Rows, many: Rows, seed: int) -> Found:
     weight = np.bincount(outcome, many.weight, 4)
     kept = Rows(np.array([0.0, 1.0, 0.0, 1.0]), np.array([0.0, 0.0, 1.0, 1.0]), weight)
     return {
-        m.name: (m.on(kept), found)
+        m.name: (m.cached_value(kept), found)
         for m, found in zip(decided.metrics, decided.intervals(0.95, seed).values(), strict=True)
     }
 
@@ -225,7 +225,7 @@ def _ranked(rows: int, groups: int, weighted: bool, repetitions: int, r: Random)
         return rows_of(RANKING, Drawn(x.x, noise, weight, group), grouped=True)
 
     many = drawn(TRUTH_ROWS // size)
-    truth = {metric.name: metric.on(many) for metric in metrics}
+    truth = {metric.name: metric.cached_value(many) for metric in metrics}
     for _ in range(repetitions):
         yield {name: (truth[name], interval) for name, interval in intervals(drawn(groups), metrics).items()}
 

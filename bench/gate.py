@@ -377,7 +377,7 @@ class Noise:
             world = World.draw("binary", most, 0.2, r)
             label = world.label(r)
             models = (task_of("binary").rows(label, world.predicted(world.score(), r)) for _ in range(2))
-            a, b = ([metric.on(model) or 0.0 for metric in metrics] for model in models)
+            a, b = ([metric.cached_value(model) or 0.0 for metric in metrics] for model in models)
             found.append((np.array(a) - b, a))
         differences = np.array([each for each, _ in found])
         covariance = differences.T @ differences / draws * most / rows

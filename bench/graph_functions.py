@@ -319,7 +319,7 @@ def _batches(written: Any, settings: dict[str, Any]) -> Callable[[], int]:
 
     settings = {"transform": written.fit(), "training": TrainingConfig(**settings)}
     data = training_data(TrainRequest(examples=(written.part("train"),), **settings))
-    stacks = data.stacks(data.stack(128))(0)
+    stacks = data.stack_reader(data.stack(128))(0)
     return lambda: int(tf.size(next(stacks)["weight"]))
 
 

@@ -284,13 +284,13 @@ UNITS: dict[str, Callable[[Generator], Leaky]] = {
 
 def accused(frame: Frame, label: str) -> dict[str, str]:
     """The columns that init accuses, each with what it says."""
-    from headway.first_pipeline.draft import draft_of, look_at
+    from headway.first_pipeline.draft import draft_of, read_source
     from headway.first_pipeline.found_files import found_source
     from headway.first_pipeline.label_choice import label_of
 
     with tempfile.TemporaryDirectory() as folder:
         frame.to_csv(Path(folder) / "table.csv", index=False)
-        source, look = look_at(found_source(str(Path(folder) / "table.csv")))
+        source, look = read_source(found_source(str(Path(folder) / "table.csv")))
         draft = draft_of(source, look, label_of(label, look.names))
     asks = ("is it known when a prediction is needed", "what several rows belong to")
     found = {choice.column: choice.why for choice in draft.choices if any(ask in choice.why for ask in asks)}

@@ -171,7 +171,7 @@ def train(way: str, cache: Path) -> dict[str, Any]:
     )
     monitor = FirstStep()
     began = time.perf_counter()
-    remote = store.localize(request.paths(), later=way == "ahead")
+    remote = store.localize(request.input_paths(), later=way == "ahead")
     with contextlib.suppress(Cancelled):
         run(request, cache / "out", monitor, remote=remote)
     shutil.rmtree(cache / "out", ignore_errors=True)

@@ -280,7 +280,7 @@ def stack_of(batch: int) -> int:
 
 def stacks_in_memory(data: Data, batch: int) -> list[dict[str, Any]]:
     rows, stack = rows_of(data, batch), stack_of(batch)
-    stacks = rows.stacks(stack)(0)
+    stacks = rows.stack_reader(stack)(0)
     return [next(stacks) for _ in range(max(2, (1 << 18) // (stack * batch)))]
 
 
@@ -440,7 +440,7 @@ def road_case(data: Data, batch: int, seconds: float) -> float:
 
     prepare()
     rows, stack = rows_of(data, batch), stack_of(batch)
-    call = _steps(_learner(data, rows.specs(stack)), rows.stacks(stack)(0))
+    call = _steps(_learner(data, rows.specs(stack)), rows.stack_reader(stack)(0))
     # twice as long as another's: what was read before it began is a fifth of it at most
     return measure_calls(call, seconds, window=2 * WINDOW)
 

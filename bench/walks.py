@@ -49,7 +49,7 @@ from typing import Any
 ROW = (
     "beam_jobs/ingest/range_worker.py:ingest_range",
     "tfcore/train/rows.py:training_data",
-    "tfcore/train/rows.py:TrainingData.stacks",
+    "tfcore/train/rows.py:TrainingData.stack_reader",
 )
 STEP = ("tfcore/train/loop.py:Learner.run",)
 SCHEDULES = "tfcore.train.schedule"

@@ -315,7 +315,7 @@ def fit(table: Any, *, label: str, store: str | Path | None = None, progress: bo
 
     from flows.pipeline.predict import as_table
     from headway.config import read_value
-    from headway.first_pipeline.draft import draft_of, look_at
+    from headway.first_pipeline.draft import draft_of, read_source
     from headway.first_pipeline.found_files import found_source
     from headway.first_pipeline.label_choice import label_of
     from headway.first_pipeline.yaml_text import pipeline_text
@@ -328,7 +328,7 @@ def fit(table: Any, *, label: str, store: str | Path | None = None, progress: bo
         raise ConfigError("there is another pipeline already", where=str(file), fix="give store= a folder of its own")
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, folder / "rows.parquet")
-    source, look = look_at(found_source(str(folder / "rows.parquet")))
+    source, look = read_source(found_source(str(folder / "rows.parquet")))
     draft = draft_of(source, look, label_of(label, look.names), name="table")
     config = read_value(pipeline_text(draft, path="rows.parquet")) | keys
     file.write_text(_FITTED + yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")

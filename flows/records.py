@@ -5,10 +5,10 @@ what `headway monitor` has found.
     record.state, record.stages[-1].title, record.verdict.checks
     history = runs_of(store)                  # newest first; a run whose process is gone says "killed"
     read_log(store, record.run)               # what it reported, runs/<run>.log
-    state = MonitorState.of(store, "flights")     # monitor/flights.json; an empty one where there is none, or it is damaged
+    state = MonitorFindings.of(store, "flights")  # monitor/flights.json; empty if that is missing or damaged
     state.versions[1]["2013-05"].alarms
 
-A run that goes on replaces its record by later ones; the next run replaces that of a run that was killed.
+A run that goes on replaces its record by later ones. The next run replaces a killed run's record.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ from headway.redaction import redacted
 from headway.schema.notes import Note
 from headway.stages.step import Output, find_output
 from headway.storage.fingerprint import Difference
-from headway.storage.locks import gone
+from headway.storage.locks import is_gone
 from headway.storage.manifest import FORMAT, check_format
 from headway.storage.store import Store
 
 LATEST = "latest"
 _Name = Annotated[str, Field(pattern=r"^([^./\\\x00][^/\\\x00]*)?$")]
-"""A name that becomes part of a path: it must not lead out of the store, whoever wrote the record."""
+"""A name that becomes part of a path, so it must not lead out of the store."""
 
 
 class State(StrEnum):
@@ -97,7 +97,7 @@ class Code(Result):
 
 
 class ResolvedSettings(Result):
-    """The settings of the training and the model; those left out are chosen by the train rows."""
+    """The settings of the training and the model, with what pipeline.yaml left out chosen by the train rows."""
 
     rows: int
     says: str
@@ -174,14 +174,14 @@ class RunRecord(Result):
         return self.state == State.RUNNING
 
     @property
-    def ran(self) -> list[StepRecord]:
+    def executed_steps(self) -> list[StepRecord]:
         """The steps that ran to their end, as their output was not there."""
         return [step for step in self.stages if not step.cached]
 
     @property
-    def begun(self) -> int:
-        """The number of steps that ran, also of those that were broken off."""
-        return len(self.ran) + len(self.broken_off)
+    def started_count(self) -> int:
+        """The number of steps that ran to their end or were broken off."""
+        return len(self.executed_steps) + len(self.broken_off)
 
     @property
     def ingested(self) -> dict[str, str]:
@@ -189,7 +189,7 @@ class RunRecord(Result):
         return {step.span: step.fingerprint for step in self.stages if step.span is not None}
 
     def step(self, stage: str) -> StepRecord | None:
-        """Returns the last step of that title, such as "ingest 2013-01", else the last of that stage, else None."""
+        """Returns the last step titled `stage`, such as "ingest 2013-01", else the stage's last step, else None."""
         steps = [*reversed(self.stages)]
         titled = (step for step in steps if step.title == stage)
         return next(titled, None) or next((step for step in steps if step.stage == stage), None)
@@ -238,7 +238,7 @@ def runs_of(store: Store) -> list[RunRecord]:
     """Returns the records of all runs, newest first; a run whose process is gone has the state killed."""
     owner, clock = functools.cache(lambda pipeline: store.lock(f"run-{pipeline}").owner()), functools.cache(store.clock)
     return [
-        with_its_last_steps(store, settled(run, owner(run.pipeline), clock())) if run.going_on else run
+        with_its_last_steps(store, refresh(run, owner(run.pipeline), clock())) if run.going_on else run
         for run in records(store)
     ]
 
@@ -249,8 +249,8 @@ def run_that_judged(runs: Iterable[RunRecord], pipeline: str, champion: int | No
     return next((run for run in of if run.champion and run.champion.version == champion), None)
 
 
-def settled(run: RunRecord, owner: Mapping[str, Any] | None, time: float) -> RunRecord:
-    """Returns the record of a run marked as running with its time so far, or as killed if its process is gone.
+def refresh(run: RunRecord, owner: Mapping[str, Any] | None, time: float) -> RunRecord:
+    """Returns a running run's record with its time so far; if its process is gone, with the state killed.
 
     Args:
         owner: the facts of the run that holds, or last held, the lock of its pipeline; None: there is none.
@@ -258,7 +258,7 @@ def settled(run: RunRecord, owner: Mapping[str, Any] | None, time: float) -> Run
     """
     ours = owner is not None and owner.get("run") == run.run
     last: datetime.datetime | None
-    if ours and not gone(dict(owner or {}), time):
+    if ours and not is_gone(dict(owner or {}), time):
         last, state = datetime.datetime.now(datetime.UTC), State.RUNNING
     else:
         # the lease's last sign of life, or the last stage that it wrote down
@@ -364,7 +364,7 @@ class SpanCheck(Result):
         return *self.drift, *self.decay
 
 
-class MonitorState(Result):
+class MonitorFindings(Result):
     """The findings of `headway monitor` on each version that was the champion, by its number and by span."""
 
     versions: dict[int, dict[str, SpanCheck]] = Field(default={})

@@ -250,7 +250,7 @@ def _tokens(loc: Loc, value: Any) -> list[Token]:
 
 
 def _settled(errors: Sequence[tuple[list[Token], Error]], at: Loc) -> list[tuple[Loc, Error]]:
-    """Returns each wrong key's path and error; for several kinds of values, that of the kind meant, or one for all."""
+    """Returns a (path, error) per wrong key; if it allows several types, the error of the type meant, or all in one."""
     kinds: dict[Any, list[tuple[list[Token], Error]]] = {}
     keys: dict[Any, list[tuple[list[Token], Error]]] = {}
     settled: list[tuple[Loc, Error]] = []
@@ -367,6 +367,6 @@ def _is_tag(field: Any) -> bool:
 
 
 def _fields(models: Sequence[type[BaseModel]], *, tags: bool = False) -> list[str]:
-    """Returns the keys of all of the models; without `tags`, those of only one allowed value are left out."""
+    """Returns the keys of all the models. Without `tags`, keys that allow only one value are left out."""
     fields = [item for model in models for item in model.model_fields.items()]
     return list(dict.fromkeys(field.alias or name for name, field in fields if tags or not _is_tag(field)))

@@ -100,14 +100,14 @@ def ends(interval: Sequence[float] | None, show: Callable[[float], str] = metric
 
 
 def between(interval: Sequence[float] | None, confidence: float | None = None) -> str:
-    """Returns the interval of a change as text, with its confidence if that is given: '95% interval -0.01 to +0.02'."""
+    """Returns the interval of a change as text, with the confidence if one is given: '95% interval -0.01 to +0.02'."""
     if interval is None:
         return "no interval"
     share = "" if confidence is None else f"{100 * confidence:.4g}% "
     return f"{share}interval {ends(interval, signed)}"
 
 
-def chance(p: float | None) -> str:
+def p_text(p: float | None) -> str:
     """Returns a p value as text: 'p 0.012', 'p < 0.001'; 'p undefined' for None."""
     return "p undefined" if p is None else "p < 0.001" if p < 0.001 else f"p {p:.3f}"
 
@@ -160,7 +160,7 @@ def main_metrics(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def metrics_line(metrics: Mapping[str, Any] | None, baselines: Mapping[str, Mapping[str, Any]] | None = None) -> str:
-    """Returns the main metrics as text, with those of the baselines: 'auc 0.91 (constant 0.5)'."""
+    """Returns the main metrics as text, with the values of the baselines: 'auc 0.91 (constant 0.5)'."""
 
     def beside(name: str) -> str:
         values = {who: of[name] for who, of in (baselines or {}).items() if of.get(name) is not None}

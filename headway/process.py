@@ -71,7 +71,7 @@ def is_own_process() -> bool:
 
 
 def quiet_libraries() -> None:
-    """Ignore warnings from libraries; show those of the user's own module, and those that -W asks for."""
+    """Ignore warnings from libraries; show warnings of the user's own module, and the ones that -W asks for."""
     if not sys.warnoptions:
         warnings.filterwarnings("ignore", module=rf"({_LIBRARIES})(\.|$)")
         for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):  # told of a library by our call
@@ -147,8 +147,8 @@ def exit_now(code: int) -> NoReturn:
 class Scratch(tempfile.TemporaryDirectory[str]):
     """A `tempfile.TemporaryDirectory` that does not stay for good when its process is killed.
 
-    It is locked (flock) as long as the process lives, in whatever container that is; making one deletes those of this
-    user whose process is dead.
+    It is locked (flock) as long as the process lives, in any container. A new one first deletes this user's folders
+    whose process is dead.
 
     Args:
         label: part of its name.
@@ -291,14 +291,14 @@ class ChildProcess:
             self._stdin.write(line)
             self._stdin.flush()
 
-    def let_go(self) -> None:
+    def close_stdin(self) -> None:
         """Close the process's stdin, upon which it ends by itself."""
         with self._sending, contextlib.suppress(OSError, ValueError):
             self._stdin.close()
 
     def close(self, seconds: float) -> None:
         """Close stdin, wait `seconds` at most, kill the process and what it started, and delete temporary files."""
-        self.let_go()
+        self.close_stdin()
         self.exit_code(seconds)
         if isinstance(self._process, Forked):
             self._process.kill()  # it is of the group of this process
@@ -309,7 +309,7 @@ class ChildProcess:
         self._printer.join(1.0)
         self._scratch.cleanup()
 
-    def fate(self) -> str:
+    def exit_text(self) -> str:
         """Returns as text how the process ended: "was ended by SIGKILL", "ended with exit code 1"."""
         code = self.exit_code(5.0)
         if code is None:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from headway.storage.process_identity import alive, host_name, started
+from headway.storage.process_identity import host_name, is_alive, start_time
 
 
 class PidFile:
@@ -29,7 +29,7 @@ class PidFile:
         self.path = path
 
     def write(self, pid: int) -> None:
-        self.path.write_text(json.dumps({"pid": pid, "started": started(pid), "place": host_name()}))
+        self.path.write_text(json.dumps({"pid": pid, "started": start_time(pid), "place": host_name()}))
 
     def process(self) -> tuple[int, str] | None:
         """Return (pid, start) of the process; None without a file, or if the pid is not valid here."""
@@ -42,7 +42,7 @@ class PidFile:
     def pid(self) -> int | None:
         """The pid while the process lives."""
         process = self.process()
-        return process[0] if process is not None and alive(*process) else None
+        return process[0] if process is not None and is_alive(*process) else None
 
 
 class Daemon:
@@ -79,7 +79,7 @@ class Daemon:
     def stop(self) -> None:
         """End it, then what is left of its group."""
         process = self.file.process()
-        if process is not None and (alive(*process) or not alive(process[0])):  # else that pid is another process's now
+        if process is not None and (is_alive(*process) or not is_alive(process[0])):  # else the pid is another's
             end(process[:1], 15.0)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process[0], signal.SIGKILL)
@@ -100,8 +100,8 @@ def end(pids: Sequence[int], seconds: float) -> None:
     """Send SIGTERM, then SIGKILL to the processes that still live `seconds` later."""
     deadline = time.monotonic() + seconds
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in filter(alive, pids):
+        for pid in filter(is_alive, pids):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
-        while any(map(alive, pids)) and time.monotonic() < deadline:
+        while any(map(is_alive, pids)) and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from java_process import OPENS, free_port, running, tail
 
-from beam_jobs.runners.flink_rest import ask
+from beam_jobs.runners.flink_rest import call_rest
 
 _ENTRY = {
     "jobmanager": "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint",
@@ -94,11 +94,11 @@ def await_slots(rest: str, slots: int, started: Sequence[subprocess.Popen[bytes]
 
 def jobs(rest: str) -> dict[str, str]:
     """The state of each job that Flink knows, by its name."""
-    return {job["name"]: job["state"] for job in ask(rest, "jobs/overview")["jobs"]}
+    return {job["name"]: job["state"] for job in call_rest(rest, "jobs/overview")["jobs"]}
 
 
 def _slots(rest: str) -> int:
     try:
-        return int(ask(rest, "overview")["slots-total"])
+        return int(call_rest(rest, "overview")["slots-total"])
     except (OSError, ValueError, KeyError):
         return 0

@@ -22,7 +22,7 @@ from typing import Any
 
 import httpx
 
-from headway.storage.process_identity import lives
+from headway.storage.process_identity import is_alive_by_name
 from tests.chaos.table import TRUE_WITHIN
 from tests.ports import free_port
 from tests.waiting import until
@@ -109,7 +109,7 @@ class PrefectServer:
             if name := self.flow_run(run)["infrastructure_pid"]:
                 self._names[run] = name
         name = self._names.get(run, "")
-        return int(name.rpartition("@")[2].partition(".")[0]) if lives(name) else None
+        return int(name.rpartition("@")[2].partition(".")[0]) if is_alive_by_name(name) else None
 
     # --- the API
 

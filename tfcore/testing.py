@@ -28,8 +28,8 @@ def assert_no_retrace(*functions: Any, allowed: int = 1) -> Iterator[RetraceGuar
 
     Args:
         functions: tf.functions, or what counts its own `traces` (GraphFunction, Learner).
-        allowed: traces of each, those before the block included, unless there were more already. With jit a
-            GraphFunction's count those of new contexts and shapes, which XLA compiles anew.
+        allowed: traces of each function, with those before the block, unless there were more already. With jit a
+            GraphFunction also counts new contexts and shapes, which XLA compiles anew.
     """
     guard = RetraceGuard(*functions, allowed=allowed)
     yield guard

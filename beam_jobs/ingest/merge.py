@@ -1,6 +1,6 @@
 """Merges the ranges of a span in their order: names shards, merges statistics, adds up counts.
 
-result = collect(request, results, merging)
+result = merge_ranges(request, results, merging)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def shard_name(split: str, index: int, total: int) -> str:
     return f"{split}-{index:05d}-of-{total:05d}.tfrecord"
 
 
-def collect(request: IngestRequest, done: Sequence[RangeResult], merging: SpanMerger) -> dict[str, Any]:
+def merge_ranges(request: IngestRequest, done: Sequence[RangeResult], merging: SpanMerger) -> dict[str, Any]:
     """Merge the files of a span's ranges into its output; return the stage's result.
 
     Raises:
@@ -71,7 +71,7 @@ def _split(split: str, columns: tuple[Column, ...], done: Sequence[RangeResult],
     for each in done:
         if split in each.facts["records"]:
             name = shard_name(split, each.piece.index, len(done))
-            merging.take(each, f"{split}/{SHARD}", name)
+            merging.copy_to_output(each, f"{split}/{SHARD}", name)
             saved.append(merging.fetch(each, f"{split}/{STATISTICS}"))
             shards.append({"file": name, "rows": each.facts["records"][split]})
     statistics = merging.out / "statistics" / split
@@ -87,7 +87,7 @@ def _split(split: str, columns: tuple[Column, ...], done: Sequence[RangeResult],
 def quarantined_rows(
     files: Sequence[InputFile], done: Sequence[RangeResult], merging: SpanMerger
 ) -> Iterator[pa.Table]:
-    """Yields the rejected rows of each range, with the name of their file and their numbers in it, from 1."""
+    """Yields each range's rejected rows, with the file's name and the row's number in the file, from 1."""
     names = file_names(files)
     befores = rows_before([each.piece for each in done], [each.facts["rows"] for each in done])
     for each, before in zip(done, befores, strict=True):
@@ -108,7 +108,7 @@ def rows_in_files(rejected: pa.Table, piece: Range, names: Sequence[str], before
 
 
 def rows_before(ranges: Sequence[Range], rows: Sequence[int | None]) -> Iterator[Any]:
-    """Yields how many rows of its file precede each range; None where those of an earlier range are not known."""
+    """Yields for each range the number of rows before it in its file; None if an earlier range's number is unknown."""
     file, before = -1, None
     for piece, count in zip(ranges, rows, strict=True):
         if piece.file != file or piece.row_per_file:

@@ -117,7 +117,7 @@ class RangeWork(RangeRows):
         self._file = (piece.file, piece.row_per_file) if request.by_place else None
 
     def column_types(self, piece: Range) -> dict[str, pa.DataType]:
-        """Returns the target types of the columns to read; omits those read only for the split that the file lacks."""
+        """Returns the target types of the columns to read; omits a column for the split alone that the file lacks."""
         names = None
         if self._rows.extra and self._request.source.format in NAMED:  # the others give nulls
             names = self._request.open().names(self._request.files[piece.file])
@@ -145,7 +145,7 @@ class RangeWork(RangeRows):
         if self._file is not None:
             file, row_per_file = self._file
             places = place_hash(file + at, 0 * at) if row_per_file else place_hash(np.full_like(at, file), at)
-        return self._rows.assigned(batch, chunk.batch, rows, places)
+        return self._rows.assign_splits(batch, chunk.batch, rows, places)
 
     def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, unlabelled: Mask | None, chunk: Chunk) -> None:
         """Write rows that passed the filters, except the `unlabelled` ones, and add them to the key index."""
@@ -158,8 +158,8 @@ class RangeWork(RangeRows):
         self._write(batch, unit, label, split.codes)
 
     def _filter(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, Places]:
-        """Returns the rows for which `source.where` holds, and their numbers. It gets columns in the file's types, but
-        text meant as a number is coerced first, so that a bad value rejects one row and does not fail the range."""
+        """Returns the rows for which `source.where` holds, and their numbers. It works on the file's types, but text
+        meant as a number is coerced first. A bad value there rejects one row and does not fail the range."""
         if self._where is None or not batch.num_rows:
             return batch, at
         columns = self._request.filter_columns()
@@ -178,7 +178,7 @@ class RangeWork(RangeRows):
                 place = view.schema.get_field_index(column.name)
                 view = view.set_column(place, column.name, coerced.batch.column(column.name))
         with _counted(at):
-            keep = self._where.keep(view)
+            keep = self._where.row_mask(view)
         if keep.true_count == len(keep):
             return batch, at
         self._filtered += len(keep) - keep.true_count

@@ -25,7 +25,7 @@ from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig, split_code
 
 VERSION = 16
-"""The version of ingest; whoever changes a byte of what it writes for the same request raises it."""
+"""The version of ingest. It is raised whenever ingest writes other bytes for the same request."""
 
 NOTES = "splits"
 """The name of the key index file, by which the splits are proven free of leakage."""
@@ -43,8 +43,8 @@ class IngestRequest(Stage[Ingested]):
     files: tuple[InputFile, ...]
     source: SourceConfig
     read: tuple[Column, ...]
-    """The columns that are read and coerced: the stored ones, and those that the label, the filter and the split
-    need."""
+    """The columns that are read and coerced: the stored ones, and the ones that the label, the filter and the
+    split need."""
     stored: tuple[str, ...]
     """The columns of `read` that go into the shards; the label is added to them."""
     label: LabelConfig
@@ -81,12 +81,12 @@ class IngestRequest(Stage[Ingested]):
         return bool(self.split.key) and self.split.key != (named_for(self.columns(), "group"),)
 
     def keys(self) -> frozenset[str]:
-        """Returns the names of the columns of role key or group, and of those of the split's key."""
+        """Returns the names of the columns with the role key or group, and of the columns of the split's key."""
         of_role = frozenset(column.name for column in self.read if column.role in ("key", "group"))
         return of_role.union(self.split.key)
 
     def record_columns(self) -> tuple[Column, ...]:
-        """Returns the columns of the shards' records: those of `columns`, then the unit of each row, if `unit`."""
+        """Returns the columns of the shards' records: `columns`, then the column of each row's unit if `unit`."""
         return (*self.columns(), UNIT_COLUMN) if self.unit else self.columns()
 
     def row_columns(self) -> tuple[Column, ...]:

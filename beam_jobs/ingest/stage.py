@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from beam_jobs.ingest import range_worker
-from beam_jobs.ingest.merge import collect, shard_name
+from beam_jobs.ingest.merge import merge_ranges, shard_name
 from beam_jobs.ingest.range_worker import SHARD
 from beam_jobs.ingest.request import VERSION, IngestRequest
 from beam_jobs.runners.config import RunnerConfig
@@ -47,15 +47,15 @@ class IngestJob(SpanJob):
     def process(self, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
         return range_worker.ingest_range(self.request, piece, folder, tick)
 
-    def names(self, piece: Range, total: int, facts: Mapping[str, Any]) -> dict[str, str]:
+    def output_names(self, piece: Range, total: int, facts: Mapping[str, Any]) -> dict[str, str]:
         return {f"{split}/{SHARD}": shard_name(split, piece.index, total) for split in facts["records"]}
 
     def finish(self, done: Sequence[RangeResult], merging: SpanMerger) -> tuple[dict[str, Any], list[FileEntry]]:
-        result = collect(self.request, done, merging)
+        result = merge_ranges(self.request, done, merging)
         shards = [
             FileEntry(path=path, bytes=each.files[name][0], crc32c=each.files[name][1])
             for each in done
-            for name, path in self.names(each.piece, len(done), each.facts).items()
+            for name, path in self.output_names(each.piece, len(done), each.facts).items()
         ]
         return result, sorted((*shards, *merging.deliver()), key=lambda entry: PurePosixPath(entry.path))
 

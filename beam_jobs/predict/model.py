@@ -34,8 +34,8 @@ def fetch_model(url: str, folder: Path) -> None:
 
 
 def local_model(folder: str, url: str | None, digest: str) -> str:
-    """Returns the folder of a model on this machine: the driver's, or a temporary one into which this process downloads
-    it once.
+    """Returns the folder of a model on this machine: the driver's folder, or a temporary one, into which this process
+    downloads the model once.
 
     Args:
         url: where its files are in a bucket; None: they are only on the driver's disk, which workers share.

@@ -120,7 +120,7 @@ def _json_lists(array: pa.Array) -> pa.Array:
 
 
 def _from_zero(lists: pa.Array) -> pa.Array:
-    """Returns the offsets of the lists in their flattened values, from 0: the offsets of a slice begin elsewhere, and a
-    null has no values."""
+    """Returns the offsets of the lists in their flattened values. They begin at 0 for a slice too, and a null counts as
+    an empty list."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int32())
     return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])

@@ -76,7 +76,7 @@ class Scorer:
     """
 
     def __init__(self, request: PredictRequest):
-        self._request, self._columns = request, request.coerced()
+        self._request, self._columns = request, request.columns_to_coerce()
         # the loader keeps it
         folder = local_model(request.model, request.model_url, request.digest)
         self._model: Model = resolve_name(request.loader)(folder, request.digest)
@@ -131,9 +131,9 @@ class RangeScorer(RangeRows):
         Raises:
             DataError: the range cannot be read, its file has changed, or a passthrough column cannot be written.
         """
-        request, types = self._request, raw_types(self._request.coerced())
-        source = open_source(request.source, columns=request.coerced())
-        for chunk in read_unchanged(source, request.files, self._piece, request.read(), types):
+        request, types = self._request, raw_types(self._request.columns_to_coerce())
+        source = open_source(request.source, columns=request.columns_to_coerce())
+        for chunk in read_unchanged(source, request.files, self._piece, request.columns_to_read(), types):
             yield self._table(chunk)
             tick(self.rows)
 

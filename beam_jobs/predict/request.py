@@ -21,7 +21,7 @@ from headway.sources.discovery.spans import open_source
 from headway.storage.fingerprint import fingerprint
 
 VERSION = 5
-"""The version of the prediction; whoever changes a byte of what it writes for the same request raises it."""
+"""The version of the prediction. It is raised whenever other bytes are written for the same request."""
 FILE, ROW = "source_file", "source_row"
 OUTPUTS = (FILE, ROW, "prediction", "probabilities")
 
@@ -54,7 +54,7 @@ class PredictRequest(Frozen):
     span: str = "predict"
     """The name of the input in messages."""
 
-    def coerced(self) -> tuple[Column, ...]:
+    def columns_to_coerce(self) -> tuple[Column, ...]:
         """Returns the columns to coerce: the model's, then the copied ones that have a type of their own."""
         model_columns = {column.name for column in self.columns}
         extra = [
@@ -62,7 +62,7 @@ class PredictRequest(Frozen):
         ]
         return (*self.columns, *extra)
 
-    def read(self) -> list[str]:
+    def columns_to_read(self) -> list[str]:
         """Returns the names of the columns to read: the model's and the copied ones."""
         return list(dict.fromkeys([*(c.name for c in self.columns), *(p.name for p in self.passthrough)]))
 

@@ -76,7 +76,7 @@ class PredictJob(SpanJob):
     def process(self, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
         return range_scorer.predict_range(self.request, piece, folder, tick)
 
-    def names(self, piece: Range, total: int, facts: Mapping[str, Any]) -> dict[str, str]:
+    def output_names(self, piece: Range, total: int, facts: Mapping[str, Any]) -> dict[str, str]:
         part = facts["part"]
         return {} if part is None else {part: f"part-{piece.index:05d}-of-{total:05d}.{self.request.write}"}
 
@@ -93,9 +93,9 @@ class PredictJob(SpanJob):
         parts = []
         befores = rows_before([each.piece for each in done], [each.facts["rows"] for each in done])
         for each, before in zip(done, befores, strict=True):
-            for part, name in self.names(each.piece, len(done), each.facts).items():
+            for part, name in self.output_names(each.piece, len(done), each.facts).items():
                 if each.facts["first_row"] == before:
-                    merging.take(each, part, name)
+                    merging.copy_to_output(each, part, name)
                     made = FileEntry(path=name, bytes=each.files[part][0], crc32c=each.files[part][1])
                 else:
                     source = merging.fetch(each, part)
@@ -203,7 +203,7 @@ def _alone(place: FolderPlace | BucketPlace) -> Iterator[Callable[[], None]]:
 
 
 def _refuse_foreign(place: FolderPlace | BucketPlace) -> None:
-    """Raise a StoreError if the folder has files, and none of them that a prediction leaves."""
+    """Raise a StoreError if the folder has files, but none that a prediction writes."""
     if isinstance(place, FolderPlace) and place.root.exists() and not place.root.is_dir():
         raise StoreError("is a file", where=place.url, fix="name a folder that is empty or does not exist")
     place.objects.check()
@@ -214,7 +214,7 @@ def _refuse_foreign(place: FolderPlace | BucketPlace) -> None:
 
 
 def with_rows(ranges: Sequence[Range]) -> list[Range]:
-    """Returns the ranges with a fact `first_row`, the rows of the file before them, where the source tells."""
+    """Returns the ranges with a fact `first_row`, the rows of the file before the range, if the source knows them."""
     first_rows = rows_before(ranges, [piece.facts.get("rows") for piece in ranges])
     return [
         piece if first is None else dataclasses.replace(piece, facts={**piece.facts, "first_row": first})

@@ -53,8 +53,8 @@ def load_beam() -> Any:
 
 
 def _suit_notebooks(beam: Any) -> None:
-    """Switch off the labels that Beam 2.77 gives transforms in a notebook, if the module that it imports for them
-    cannot be imported, as with pandas 3: no pipeline could be made."""
+    """Switch off the labels that Beam 2.77 gives transforms in a notebook, if the module for them cannot be imported,
+    as with pandas 3. Otherwise no pipeline could be made."""
     if "IPython" not in sys.modules:
         return
     try:

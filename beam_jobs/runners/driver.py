@@ -19,10 +19,10 @@ from headway.storage.objects import in_parallel
 
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 30.0
-"""The seconds that a stop waits for the ranges that are being processed, which check for it after every batch."""
+"""The seconds that a stop waits for running ranges to end. They check for a stop after every batch."""
 _BEGIN_SECONDS = (60.0, 600.0)
-"""The seconds after which a message says that no worker has started, and after which the job fails: without workers it
-would wait for ever."""
+"""The seconds without a worker after which a message says so, and after which the job fails. Beam itself would wait
+for ever."""
 
 
 def run_spans(jobs: Sequence[SpanJob], monitor: Monitor, config: RunnerConfig) -> list[Outcome]:
@@ -75,7 +75,7 @@ def _run(jobs: Sequence[SpanJob], watch: Watch, monitor: Monitor, config: Runner
                 monitor.progress(rows, watch.total(len(jobs)), "rows")
             if looks and time.monotonic() > began + looks[0]:
                 seconds = looks.pop(0)
-                if watch.begun() or jobs[0].place.begun():
+                if watch.any_span_cut() or jobs[0].place.is_started():
                     looks = []
                 elif looks:
                     why = "the output of the worker pool says why, such as a python without Beam"

@@ -33,10 +33,10 @@ def cancel(master: str, name: str) -> bool:
     while True:
         waits = time.monotonic() < until
         try:
-            jobs = [job for job in ask(master, "jobs/overview")["jobs"] if job["name"] == name]
+            jobs = [job for job in call_rest(master, "jobs/overview")["jobs"] if job["name"] == name]
             for job in jobs:
                 if job["state"] not in _ENDED:
-                    ask(master, f"jobs/{job['jid']}?mode=cancel", "PATCH")
+                    call_rest(master, f"jobs/{job['jid']}?mode=cancel", "PATCH")
             if jobs or not waits:
                 return bool(jobs)
         except OSError as error:
@@ -46,7 +46,7 @@ def cancel(master: str, name: str) -> bool:
         time.sleep(0.2)
 
 
-def ask(master: str, path: str, method: str = "GET") -> Any:
+def call_rest(master: str, path: str, method: str = "GET") -> Any:
     """Returns the answer of Flink's REST interface as JSON values; raises an OSError if there is none, or a refusal."""
     base = master.strip().rstrip("/")
     base = base if "://" in base else f"http://{base}"

@@ -37,7 +37,7 @@ import grpc  # noqa: E402
 from apache_beam.metrics import Metrics  # noqa: E402
 
 _PROCESS = uuid.uuid4().hex
-"""A name that tells this process from those that a runner starts."""
+"""A random name of this process; processes that a runner starts have other names."""
 _NAMESPACE, _ROWS = "headway", "rows"
 _FAILED = "failed"
 _SERVER_SECONDS = 60.0
@@ -116,10 +116,10 @@ class CutSpan(_SpanFn):
     def work(self, span: int, job: SpanJob, element: None) -> Iterable[Any]:
         if self.watch is None:
             with as_store_errors(job.where):
-                job.place.begin()
+                job.place.mark_started()
         pieces = job.cut()
         if self.watch is not None:
-            self.watch.cut(span, pieces)
+            self.watch.set_ranges(span, pieces)
         yield beam.pvalue.TaggedOutput(self.COUNTS, ((span, _WHOLE), len(pieces)))
         # they are dealt in this order
         for piece in sorted(pieces, key=lambda piece: piece.facts.get("rows", piece.end - piece.start), reverse=True):
@@ -142,13 +142,13 @@ class ProcessRange(_SpanFn):
             self._rows.inc(rows - read)
             read = rows
             if watch is not None:
-                watch.read(span, piece.index, rows)
+                watch.set_rows_read(span, piece.index, rows)
                 if watch.stopped():
                     raise Stopped
 
         done = run_range(job, piece, total, tick)
         if done.kept and watch is not None:
-            watch.read(span, piece.index, done.facts["rows"])
+            watch.set_rows_read(span, piece.index, done.facts["rows"])
         yield (span, _WHOLE), done
 
     def finish_bundle(self) -> None:
@@ -169,9 +169,9 @@ class FinishSpan(_SpanFn):
 
 
 def _late(fn: beam.DoFn) -> beam.DoFn:
-    """Returns a DoFn that unpickles `fn` with its first element, so that a worker without the code fails then, and says
-    so. One that cannot unpickle a bundle's DoFn never asks for elements, and Flink waits three minutes before it tries
-    again."""
+    """Returns a DoFn that unpickles `fn` at its first element. A worker without the code then fails with an error.
+    Otherwise the worker could not unpickle the bundle's DoFn and would ask for no elements, and Flink would wait three
+    minutes before it tries again."""
     data = pickle.dumps(fn)
 
     class Late(beam.DoFn):  # a class within a function travels by value

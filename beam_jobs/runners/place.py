@@ -6,8 +6,8 @@
         place.deliver(folder, "00003-1f", fact_bytes, files, names={})    # .ranges/00003-1f/, whole or not at all
     with place.attempt() as folder:
         place.fetch("00003-1f", ["part.parquet"], folder)  # the folder of that range on this machine's disk
-        place.take("00003-1f", "part.parquet", "part-00003.parquet")
-        place.put(folder, entries(folder))                 # under their names in the output
+        place.copy_to_output("00003-1f", "part.parquet", "part-00003.parquet")
+        place.move_to_output(folder, entries(folder))      # files keep their names
 
 A range that runs twice, even at the same time, delivers the same bytes twice. Its facts are written last: with them it
 is finished. A place belongs to the job that prepared it last: workers of earlier jobs, which may outlive their driver,
@@ -29,7 +29,7 @@ from headway.process import Scratch
 from headway.storage.atomic_io import link_or_copy, sync_path, writing
 from headway.storage.bucket import Bucket
 from headway.storage.filesystem import is_remote, reason_of
-from headway.storage.manifest import FileEntry, checksum, on_disk
+from headway.storage.manifest import FileEntry, checksum, value_or_reason
 from headway.storage.objects import Folder
 from headway.storage.store import RANGES
 
@@ -69,11 +69,11 @@ class _Place:
     def write(self, key: str, data: bytes) -> None:
         self.objects.write(key, data)
 
-    def begin(self) -> None:
-        """Record that a worker has begun to work on the span."""
+    def mark_started(self) -> None:
+        """Record that a worker has started to work on the span."""
         self.write(_BEGUN, b"{}")
 
-    def begun(self) -> bool:
+    def is_started(self) -> bool:
         return self.objects.read(_BEGUN) is not None
 
     def belongs(self, job: str) -> bool:
@@ -128,11 +128,11 @@ class FolderPlace(_Place):
             yield Path(folder)
 
     def deliver(self, folder: Path, name: str, facts: bytes, files: Files, names: Mapping[str, str]) -> None:
-        """Turn the folder of an attempt into that of the range, in one rename, unless another attempt was first.
+        """Make an attempt's folder the range's folder by one rename, unless another attempt was first.
 
         Args:
             files: all files that the attempt wrote.
-            names: of files, their names in the output: not used here, as `take` gives them when the span is whole.
+            names: {file: name in the output}; not used here: `copy_to_output` names them when the span is finished.
         """
         (folder / FACTS).write_bytes(facts)
         target = self.root / _at(name)
@@ -147,7 +147,7 @@ class FolderPlace(_Place):
     def whole(self, name: str, files: Files) -> bool:
         """Returns whether all files of a range are there, with the right size and crc32c."""
         folder = self.root / _at(name)
-        return all(on_disk(folder / file, checksum) == entry for file, entry in files.items())
+        return all(value_or_reason(folder / file, checksum) == entry for file, entry in files.items())
 
     def fetch(self, name: str, files: Iterable[str], scratch: Path) -> Path:
         """Returns the folder of a range, on this machine's disk.
@@ -158,7 +158,7 @@ class FolderPlace(_Place):
         """
         return self.root / _at(name)
 
-    def take(self, name: str, file: str, target: str, *, lasting: bool = True) -> None:
+    def copy_to_output(self, name: str, file: str, target: str, *, lasting: bool = True) -> None:
         """Link or copy a range's file into the output, under the name `target`; the range keeps it, too.
 
         Args:
@@ -169,7 +169,7 @@ class FolderPlace(_Place):
         if lasting:
             sync_path(self.root / target)
 
-    def put(self, folder: Path, files: Sequence[FileEntry], *, lasting: bool = True) -> None:
+    def move_to_output(self, folder: Path, files: Sequence[FileEntry], *, lasting: bool = True) -> None:
         """Move files of a folder on this machine into the output, under the same names."""
         for path in (each.path for each in files):
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -196,7 +196,7 @@ class BucketPlace(_Place):
             yield Path(scratch)
 
     def deliver(self, folder: Path, name: str, facts: bytes, files: Files, names: Mapping[str, str]) -> None:
-        """Upload an attempt's files: those in `names` into the output, the others into the range's folder."""
+        """Upload an attempt's files: a file that `names` has into the output, any other into the range's folder."""
         base = _at(name)
         self.objects.put_all((names.get(n, f"{base}/{n}"), folder / n, crc32c) for n, (_, crc32c) in files.items())
         self.objects.write(f"{base}/{FACTS}", facts)
@@ -212,10 +212,10 @@ class BucketPlace(_Place):
             self.objects.copy(key, scratch / key)
         return scratch / _at(name)
 
-    def take(self, name: str, file: str, target: str, *, lasting: bool = True) -> None:
+    def copy_to_output(self, name: str, file: str, target: str, *, lasting: bool = True) -> None:
         self.objects.duplicate(f"{_at(name)}/{file}", target)
 
-    def put(self, folder: Path, files: Sequence[FileEntry], *, lasting: bool = True) -> None:
+    def move_to_output(self, folder: Path, files: Sequence[FileEntry], *, lasting: bool = True) -> None:
         self.objects.put_all((each.path, folder / each.path, each.crc32c) for each in files)
         for each in files:
             (folder / each.path).unlink()

@@ -53,7 +53,7 @@ class RangeResult:
 
     piece: Range
     facts: Mapping[str, Any]
-    """The facts of the range as JSON values; `rows` are those that were read."""
+    """The facts of the range as JSON values; `rows` is the number of rows that were read."""
     folder: str
     """The name of the range's folder in the place."""
     files: Files = field(default_factory=dict)
@@ -83,15 +83,15 @@ class SpanMerger:
         if path.is_relative_to(self._scratch):
             path.unlink()
 
-    def take(self, done: RangeResult, file: str, target: str) -> None:
+    def copy_to_output(self, done: RangeResult, file: str, target: str) -> None:
         """Put a range's file into the output under the name `target`, unless it has it already."""
         if not (self._fresh and isinstance(self._place, BucketPlace)):
-            self._place.take(done.folder, file, target, lasting=not self._fresh)
+            self._place.copy_to_output(done.folder, file, target, lasting=not self._fresh)
 
     def deliver(self) -> tuple[FileEntry, ...]:
         """Move the files of `out` into the output; return their entries."""
         made = entries(self.out)
-        self._place.put(self.out, made, lasting=not self._fresh)
+        self._place.move_to_output(self.out, made, lasting=not self._fresh)
         return made
 
 
@@ -103,7 +103,7 @@ class SpanJob:
     where: str
     """The place of the output: a folder, or the URL of one in a bucket."""
     id: str = field(default_factory=lambda: uuid.uuid4().hex, kw_only=True)
-    """A name that tells the job from others in the same place."""
+    """A random name, different for each job in the same place."""
 
     fresh = True
     """Whether the place holds no older output, so that files get their names in it at once."""
@@ -132,8 +132,8 @@ class SpanJob:
         """Write a range's files into a folder; return its facts as JSON values."""
         raise NotImplementedError
 
-    def names(self, piece: Range, total: int, facts: Mapping[str, Any]) -> dict[str, str]:
-        """Returns the names in the output of files of the range's folder: {file: name}."""
+    def output_names(self, piece: Range, total: int, facts: Mapping[str, Any]) -> dict[str, str]:
+        """Returns {file in the range's folder: its name in the output}."""
         raise NotImplementedError
 
     def finish(self, done: Sequence[RangeResult], merging: SpanMerger) -> tuple[dict[str, Any], list[FileEntry]]:
@@ -186,7 +186,7 @@ def run_range(job: SpanJob, piece: Range, total: int, tick: Tick) -> RangeResult
         return kept
     with as_store_errors(place.url), place.attempt() as folder:
         facts = job.process(piece, folder, tick)
-        names = job.names(piece, total, facts)
+        names = job.output_names(piece, total, facts)
         files = {entry.path: (entry.bytes, entry.crc32c) for entry in entries(folder)}
         saved = json.dumps({"key": key, "facts": facts, "files": files}).encode()
         if not place.belongs(job.id):
@@ -240,7 +240,7 @@ def finish(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure
 
 
 def lost_ranges(job: SpanJob, lost: int, total: int | None, first: int) -> HeadwayError:
-    """Returns the error of a runner that did not process `lost` of `total` ranges, `first` the first of them."""
+    """Returns the error for a runner that did not process `lost` of `total` ranges; `first` is the first lost one."""
     of = "all of its ranges" if total is None else f"{lost} of {total} ranges"
     return HeadwayError(
         f"the runner lost {of}: it ended without an error and did not process them",

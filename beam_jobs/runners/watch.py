@@ -63,16 +63,16 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         self.failures.append(error)
         self.stop()
 
-    def begun(self) -> bool:
+    def any_span_cut(self) -> bool:
         """Returns whether a worker in this process has cut a span into ranges."""
         return bool(self._totals)
 
-    def cut(self, span: int, pieces: Sequence[Range]) -> None:
+    def set_ranges(self, span: int, pieces: Sequence[Range]) -> None:
         """Note the ranges of a span."""
         rows = [piece.facts.get("rows") for piece in pieces]
         self._totals[span] = None if None in rows else sum(rows)  # type: ignore[arg-type]
 
-    def read(self, span: int, index: int, rows: int) -> None:
+    def set_rows_read(self, span: int, index: int, rows: int) -> None:
         """Note how many rows of a range have been read."""
         self._rows[span, index] = rows
 

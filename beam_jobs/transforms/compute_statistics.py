@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import apache_beam as beam
 import pyarrow as pa
 
-from beam_jobs.transforms.stored_batches import as_stored, stored, unwrapped_errors
+from beam_jobs.transforms.stored_batches import as_stored, to_stored_types, unwrapped_errors
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 
@@ -42,7 +42,7 @@ class ComputeStatistics(beam.CombineFn):
     def add_input(self, accumulator: SplitStatistics, batch: pa.RecordBatch) -> SplitStatistics:
         if batch.num_rows:
             with unwrapped_errors():
-                accumulator.update(stored(batch, self._columns))
+                accumulator.update(to_stored_types(batch, self._columns))
         return accumulator
 
     def merge_accumulators(self, accumulators: Iterable[SplitStatistics]) -> SplitStatistics:

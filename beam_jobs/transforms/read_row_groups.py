@@ -12,7 +12,7 @@ import pyarrow as pa
 from beam_jobs.transforms.stored_batches import RowGroups, unwrapped_errors
 from headway.errors import DataError
 from headway.records.decode import decode
-from headway.records.tfrecord import NotWhole, framed
+from headway.records.tfrecord import DamagedRecord, framed
 from headway.schema.columns import Column, no_column
 from headway.storage.filesystem import reading, resolve
 
@@ -91,6 +91,6 @@ def _records(name: str) -> Iterator[bytes]:
         try:
             for _, record in framed(file):
                 yield record
-        except NotWhole as error:
+        except DamagedRecord as error:
             problem = f"{error.what} (record at byte {error.at})"
             raise DataError(problem, where=name, fix=_FIX) from None

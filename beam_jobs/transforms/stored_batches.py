@@ -3,7 +3,7 @@
 described = RowGroups.of("s3://team/rows")        # an ingest output, or what WriteRowGroups wrote
 described.columns
 described.shards("train")                         # the full names of its shards
-stored(batch, described.columns)
+to_stored_types(batch, described.columns)
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RowGroups(Result):
         raise ConfigError("the folder does not describe shards of row groups", where=where, fix=fix)
 
     def shards(self, split: str | None) -> list[str]:
-        """Returns the full names of a split's shards; those of all splits if `split` is None.
+        """Returns the full names of a split's shards; of all splits' shards if `split` is None.
 
         Raises:
             ConfigError: there is no such split.
@@ -73,10 +73,10 @@ class RowGroups(Result):
 
 
 def of_manifest(folder: str) -> tuple[manifests.Manifest | None, str]:
-    """Returns the manifest of an output or a version (None: it is damaged), and the folder of its files: in a bucket
-    a subfolder that the manifest names."""
+    """Returns the manifest of an output or a version (None: it is damaged), and the folder with the files. In a bucket
+    this is a subfolder that the manifest names."""
     name = f"{folder}/{manifests.NAME}"
-    manifest, attempt = manifests.parse(_read(name), name)
+    manifest, attempt = manifests.manifest_and_attempt(_read(name), name)
     return manifest, f"{folder}/{attempt}" if attempt else folder
 
 
@@ -109,7 +109,7 @@ def as_stored(columns: Sequence[Column]) -> tuple[Column, ...]:
     return tuple(column.model_copy(update={"parse": None, "separator": None}) for column in columns)
 
 
-def stored(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+def to_stored_types(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
     """Returns a batch of these columns alone, converted to their stored types.
 
     Raises:

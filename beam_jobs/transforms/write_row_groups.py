@@ -15,7 +15,7 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_jobs.runners.place import as_store_errors, open_place
-from beam_jobs.transforms.stored_batches import as_stored, free_folder, stored, unwrapped_errors
+from beam_jobs.transforms.stored_batches import as_stored, free_folder, to_stored_types, unwrapped_errors
 from headway.errors import ConfigError, StoreError
 from headway.process import Scratch
 from headway.records.encode import ROWS_PER_RECORD, SPEC, feature_spec, total
@@ -109,13 +109,13 @@ class _Shard:
 
     def add(self, batch: pa.RecordBatch) -> None:
         with as_store_errors(self._where):
-            self._shard.add(stored(batch, self._stored))
+            self._shard.add(to_stored_types(batch, self._stored))
 
     def finish(self) -> Facts:
         with as_store_errors(self._where):
             rows, file = self._shard.finish(), entry(self._folder, self._name)
             if self._scratch is not None:
-                self._place.put(self._folder, [file])
+                self._place.move_to_output(self._folder, [file])
                 self._scratch.cleanup()
         return {"file": self._name, "rows": rows, "bytes": file.bytes, "crc32c": file.crc32c}
 

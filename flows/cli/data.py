@@ -30,7 +30,7 @@ from headway.messages import agree, counted, some
 if TYPE_CHECKING:
     from flows.pipeline.context import Context
     from headway.first_pipeline.draft import Draft
-    from headway.first_pipeline.look import Look
+    from headway.first_pipeline.look import SourceSample
     from headway.records.row_files import Part
     from headway.tabular.label import LabelConfig
 
@@ -58,7 +58,7 @@ def init(
         name: Names the pipeline and its model (default: from the data).
         force: Overwrites existing files.
     """
-    from headway.first_pipeline.draft import draft_of, look_at
+    from headway.first_pipeline.draft import draft_of, read_source
     from headway.first_pipeline.found_files import found_source
     from headway.first_pipeline.yaml_text import pipeline_text
 
@@ -66,7 +66,7 @@ def init(
     _check_free([target, folder / "schema.pbtxt"], force)
     # as it is from here; links stay as they are
     place = data if "://" in data else os.path.abspath(Path(data).expanduser())  # noqa: PTH100
-    source, look = look_at(found_source(place))
+    source, look = read_source(found_source(place))
     draft = draft_of(source, look, _label(label, look), name=name)
     path = draft.source["path"]  # in the file it is relative to the folder, so that both can be moved together
     path = path if "://" in path else os.path.relpath(path, folder.resolve())
@@ -74,7 +74,7 @@ def init(
     return answer(options, _draft_value(draft, target), _draft_text(draft, target))
 
 
-def _label(text: str | None, look: Look) -> LabelConfig:
+def _label(text: str | None, look: SourceSample) -> LabelConfig:
     """Returns the label that --label names, else the only column with a name typical of labels.
 
     Raises:
@@ -282,7 +282,7 @@ def _parts(context: Context, made: Context, split: str | None) -> dict[str, list
     parts: dict[str, list[Part]] = {}
     for name, split_parts in window_splits(context.loaded.pipeline.split, made.spans).items():
         for span, part in split_parts if split in (None, name) else ():
-            result = ingested[span].get()
+            result = ingested[span].json()
             if part in result["splits"]:
                 parts.setdefault(name, []).append((context.store.local(ingested[span].path), result, part))
     return parts
@@ -306,10 +306,10 @@ def schema(
         columns: Shows each column's type and transform, and says why.
     """
     if columns:
-        from flows.pipeline.column_table import current
+        from flows.pipeline.column_table import current_table
         from flows.report.text import text_table
 
-        rows = current(load_pipeline(pipeline, options))
+        rows = current_table(load_pipeline(pipeline, options))
         return answer(options, rows, text_table(rows, whole=("why",)))
     from flows.config.pipeline import json_schema
 

@@ -329,10 +329,10 @@ def serve(
     from flows.config.extras import require
 
     require("serve", where="headway serve")
-    from tfcore.serving.server import BACKLOG, address, bound, run
+    from tfcore.serving.server import BACKLOG, address, bind_socket, run
 
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # on the CPU, as the replay predicted
-    with bound(host, port) as listener:  # before TensorFlow is imported: a port in use is said at once
+    with bind_socket(host, port) as listener:  # before TensorFlow is imported: a port in use is said at once
         _say(f"loading {loaded.pipeline.name}")
         from headway.registry.registry import Registry
         from tfcore.serving.app import MIB, make_app

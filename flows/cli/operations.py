@@ -204,7 +204,7 @@ def deploy(
     from flows.config.production import DATA_QUEUE
     from flows.orchestration.deploy import deploy as deploy_one
     from flows.orchestration.deploy import lost_run_problems, queues_of
-    from flows.orchestration.server import connected, polled, worker_command
+    from flows.orchestration.server import connected, has_worker, worker_command
 
     with connected() as (client, url):
         changes = {
@@ -218,9 +218,9 @@ def deploy(
                 )
             lines += [f"{each.pipeline.name}: {why}" for why in lost_run_problems(client, each.pipeline.name)]
         # a worker of all queues has not polled one that was made just now
-        online = any(polled(pool, queue) for queue in (DATA_QUEUE, "default"))
+        online = any(has_worker(pool, queue) for queue in (DATA_QUEUE, "default"))
         others = {queue for each in loaded for queue in queues_of(each)} - {DATA_QUEUE}
-        idle = [queue for queue in sorted(others) if not polled(pool, queue)]
+        idle = [queue for queue in sorted(others) if not has_worker(pool, queue)]
     lines.append("next:")
     if not online:
         lines.append(f"  start a worker, as none polls {pool}:  python -P -m flows.orchestration.worker --pool {pool}")

@@ -75,9 +75,9 @@ def _up_to(context: Context, options: RunOptions) -> int:
     if context.last in ("statistics", "validate", "evaluate") and (last := _last(record, context)) is not None:
         importance = RunResults(context.store, record).importance
         if context.last == "statistics":
-            value["statistics"] = last.get()["columns"]
+            value["statistics"] = last.json()["columns"]
         if context.last == "evaluate":
-            value["evaluation"] = last.get()
+            value["evaluation"] = last.json()
         if importance is not None:
             value["importance"] = importance.model_dump(mode="json")
         if not options.json:
@@ -140,7 +140,7 @@ def runs(pipeline: PipelinePath = ".", /, *, limit: Count = 20, options: Options
             "pipeline": r.pipeline,
             "state": ending_of(r).word + (f", v{r.version}" if r.version is not None else ""),
             "took": duration(r.seconds),
-            "ran": r.begun,
+            "ran": r.started_count,
             "window": window_text(r.spans),
         }
         for r in records

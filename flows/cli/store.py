@@ -17,7 +17,7 @@ from flows.cli.options import Count, Options, PipelinePath, answer, overrides_of
 from flows.config.extras import EXTRAS, install_command, missing
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted, size
-from tfcore.ops.library import SWITCH, enabled, expected
+from tfcore.ops.library import SWITCH, enabled, library_path
 
 if TYPE_CHECKING:
     from headway.storage.store import Store
@@ -151,7 +151,7 @@ def _devices() -> Finding:
 def _op() -> Finding:
     """Returns the finding on the optional native op; it is no problem if the op is not built."""
     what = "op pairwise_loss"
-    if not expected().exists():
+    if not library_path().exists():
         state = "not built: it computes the loss of training.ranking; TensorFlow's own ops do so several times slower; "
         return Finding(True, what, state + "to build it: python -m tfcore.ops.compile", there=False)
     return Finding(True, what, "built" if enabled() else f"built, and switched off by {SWITCH}", there=enabled())

@@ -31,7 +31,7 @@ from headway.sources.sample import Sample
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.atomic_io import replace_text
 from headway.tabular.expressions import parse
-from tfcore.transform.column_config import ColumnConfig, check_columns, configured, is_stored
+from tfcore.transform.column_config import ColumnConfig, apply_config, check_columns, is_stored
 from tfcore.transform.config import ColumnTransform, check_chains
 
 
@@ -47,7 +47,7 @@ class Columns:
     inferred: bool
     """Whether the schema was inferred, since there is no schema file yet."""
     hashed: tuple[Column, ...] = ()
-    """The columns whose values a split without a key hashes, also those that are not in `read`."""
+    """The columns whose values a split without a key hashes; some may not be in `read`."""
     by_place: bool = False
     """Whether a split without a key hashes a row's place in its span too."""
     completes: bool = False
@@ -143,7 +143,7 @@ def resolve(
     for column in schema.columns:
         name, role = column.name, _role(column.name, loaded)
         if name in needed or (role != "ignore" and (name in configs or not pipeline.only_named)):
-            read.append(configured(column, configs.get(name), role))
+            read.append(apply_config(column, configs.get(name), role))
     _check(read, loaded, notes)
     stored = tuple(column.name for column in read if is_stored(column))
     columns = Columns(

@@ -228,7 +228,7 @@ class Pipeline(Frozen):
 
     @property
     def keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The key columns in two tuples: those with `role: key`, and those of split.key if split.mode is hash."""
+        """Two tuples of key columns: the columns with `role: key`, and split.key if split.mode is hash, else ()."""
         by_role = tuple(name for name, config in self.column_configs().items() if config.role == "key")
         return by_role, self.split.key if self.split.mode == "hash" else ()
 
@@ -244,7 +244,7 @@ class Pipeline(Frozen):
         return tuple(dict.fromkeys([*self.evaluation.columns, *self.gate.columns]))
 
     @property
-    def ranks_index(self) -> bool:
+    def ranks_among_all_items(self) -> bool:
         """Whether the evaluation ranks each row's item among all items of the model's index."""
         item = self.evaluation.item
         return self.model.name == "two_towers" and item is not None and item == self.model.item[0]
@@ -264,7 +264,7 @@ class LoadedPipeline(Frozen):
     overrides: dict[str, Any] = Field(default={})
     """{dotted key: value} that replace the values of the file, as --set gives them."""
 
-    def changed(self, overrides: Mapping[str, Any]) -> "LoadedPipeline":
+    def with_overrides(self, overrides: Mapping[str, Any]) -> "LoadedPipeline":
         """Returns the pipeline, read again with further keys replaced: {"training.epochs": 3}."""
         return read_pipeline(self.file, self.overrides | dict(overrides))
 

@@ -14,7 +14,7 @@ ENVIRONMENT = HEARTBEAT | {
     "TF_CPP_MIN_LOG_LEVEL": "2",
     "OPENBLAS_NUM_THREADS": "1",
 }
-"""Environment variables of a process that runs flows, and of those that it starts; one that is set already stays."""
+"""Environment variables of a process that runs flows and of its child processes; one that is set already stays."""
 
 try:
     require("prefect", where="flows.orchestration")

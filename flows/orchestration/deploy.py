@@ -37,13 +37,13 @@ from headway.messages import counted, listed
 
 Changes = list[str]
 TAG = SLUG = "headway"
-"""The slug is that of the schedule that Headway sets; schedules with other slugs are a person's own."""
+"""SLUG marks the schedule that Headway sets; schedules with other slugs were made by a person."""
 COMMAND = (
     'python -P -W ignore::RuntimeWarning:runpy -c "import runpy, flows.orchestration.flows; '
     "runpy.run_module('prefect.engine', run_name='__main__')\""
 )
-"""The command of a flow run. Prefect's own puts the working directory first on the import path, where a flows/ folder
-would be taken for Headway's. The warning that is ignored says that the engine is imported already."""
+"""The command of a flow run. Prefect's own command puts the working directory first on the import path: a flows/ folder
+there would hide Headway's. The ignored warning says that the engine is imported already."""
 ENTRYPOINTS = {name: f"flows.orchestration.flows.{name}" for name in FLOWS}
 
 Retrain = ScheduleConfig | Literal[False] | None
@@ -343,9 +343,9 @@ LOST: dict[str, tuple[set[str], set[str], int, str]] = {
         "no heartbeat for 15 min: its process is gone, or it cannot reach the server",
     ),
 }
-"""How the server finds out that a flow run is lost: {name: (events, events of which one has to follow unless the run
-ends, seconds, message)}. Workers are quicker: a living one reports a process that died, and Headway's worker, when it
-starts, those that died with the worker before it."""
+"""How the server finds lost flow runs: {name: (events, later events, seconds, message)}. A run is lost if none of the
+later events follows within the seconds and it has not ended. Workers are quicker: a living one reports a process that
+died, and Headway's worker reports at its start the processes that died with the worker before it."""
 
 
 def _events(names: Collection[str]) -> set[str]:

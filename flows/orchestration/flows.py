@@ -53,7 +53,7 @@ from flows.pipeline.dag import Executor
 from flows.pipeline.listeners import Reporter, stop_on_signals
 from flows.pipeline.monitor import check_champion
 from flows.pipeline.predict import predict_spans
-from flows.pipeline.prepared import PREPARE, needs_training, prepared_by, write_prepared
+from flows.pipeline.prepared import PREPARE, load_prepared, needs_training, write_prepared
 from flows.pipeline.run import execute
 from flows.records import RunRecord, State
 from flows.report.verdict import ending_of
@@ -63,9 +63,9 @@ from headway.redaction import protect, redact, scrub
 from headway.stages.step import Output, Step
 
 WAIT_SECONDS = 60.0
-"""How long a run waits for another one of its pipeline, such as one that was cut off, lives, and has yet to save and end."""
+"""The seconds that a run waits for an earlier run of its pipeline, such as one that was stopped and still saves."""
 SAME_STOP_SECONDS = 10.0
-"""Signals this soon after the first are the same stop: a supervisor signals each process, and the worker passes its own on."""
+"""Signals this soon after the first count as the same stop: a flow run may get one each from supervisor and worker."""
 
 PipelinePath = Annotated[str, Field(min_length=1)]
 Window = Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=r"^(\d+[hdwmy]|all)$")] | None
@@ -89,7 +89,7 @@ class Ending:
 Work = Callable[[LoadedPipeline, RunLog], Ending]
 
 
-@flow(name="retrain", persist_result=False, log_prints=True, on_completion=[second_half.release])
+@flow(name="retrain", persist_result=False, log_prints=True, on_completion=[second_half.start_second_half])
 def retrain(
     pipeline: PipelinePath = "examples/flights",
     window: Window = None,
@@ -119,7 +119,7 @@ def retrain(
     def spec(loaded: LoadedPipeline) -> Context:
         store = loaded.open_store()
         context = Context(loaded, store, window, until, seed, force)
-        return context if prepared is None else prepared_by(context, prepared)
+        return context if prepared is None else load_prepared(context, prepared)
 
     def about(loaded: LoadedPipeline) -> str:
         return window_text(spec(loaded).spans) + (f" on {loaded.pipeline.train_queue}" if prepared else "")
@@ -130,14 +130,14 @@ def retrain(
         if queue is not None and prepared is None and needs_training(context):
             record = run(replace(context, last=PREPARE), log.report)
             write_prepared(context, record)
-            return Ending(second_half.schedule(loaded, record, queue, log), "prepared")
-        return ended(run(context, log.report))
+            return Ending(second_half.schedule_second_half(loaded, record, queue, log), "prepared")
+        return flow_ending(run(context, log.report))
 
     return flow_body(second_half.local_path(pipeline) if prepared else pipeline, work, set=set, about=about)
 
 
-def ended(record: RunRecord) -> Ending:
-    """Returns the ending of a run: the message of its state, the word in its name, and the alarm that it raises."""
+def flow_ending(record: RunRecord) -> Ending:
+    """Returns a run's ending: the message for the flow run's state, the word for its name, and the alarm if any."""
     ending = ending_of(record)
     promoted = f" {record.version}" if record.state == "promoted" else ""
     alarms: dict[State, Alarm] = {State.REJECTED: "rejected", State.NEEDS_PERSON: "held"}

@@ -17,7 +17,7 @@ from prefect.exceptions import MissingContextError
 from prefect.logging import get_run_logger
 
 from flows.orchestration.server import StopRequests
-from flows.pipeline.listeners import Lines, Reporter, Scope
+from flows.pipeline.listeners import LineWriter, Reporter, Scope
 from flows.records import RunRecord, State
 from flows.report.markdown import markdown
 from flows.report.model import Section, Table
@@ -28,7 +28,7 @@ from headway.redaction import redact
 from headway.stages.step import Output
 
 
-class RunLog(Lines):
+class RunLog(LineWriter):
     """Writes lines into the flow run's log, and artifacts beside it; the flow, its tasks and other threads use it."""
 
     seconds = 10.0

@@ -1,7 +1,7 @@
 """The second half of a retrain whose pipeline has `queues: {tensorflow: gpu}`: a flow run of its own, on that queue.
 
-A deployment has one run at a time, and a second one is cancelled, so the second half may start only when the first is
-Completed on the server: then `release` starts it. If the first half's process dies before that, it starts as scheduled.
+The first half schedules it two minutes ahead. A deployment allows one run at a time and cancels a second one. So when
+the first half is Completed, `start_second_half` starts it. If that half's process dies before, it starts as scheduled.
 """
 
 import datetime
@@ -18,7 +18,7 @@ from prefect.states import Scheduled, State
 
 from flows.config.pipeline import LoadedPipeline
 from flows.orchestration.run_log import RunLog
-from flows.orchestration.server import POOL, polled, start_run, worker_command
+from flows.orchestration.server import POOL, has_worker, start_run, worker_command
 from flows.records import RunRecord
 from headway.messages import window_text
 
@@ -27,7 +27,7 @@ _COLLISION = "Deployment concurrency limit reached."
 """Prefect's message for a second half that was cancelled, as an outage of the server kept the first one longer."""
 
 
-def schedule(loaded: LoadedPipeline, record: RunRecord, queue: str, log: RunLog) -> str:
+def schedule_second_half(loaded: LoadedPipeline, record: RunRecord, queue: str, log: RunLog) -> str:
     """Schedule on `queue` a flow run that trains on this one's prepared window; returns this one's last message."""
     window = window_text(record.spans)
     log.wait_for_server()
@@ -43,18 +43,18 @@ def schedule(loaded: LoadedPipeline, record: RunRecord, queue: str, log: RunLog)
         state=Scheduled(scheduled_time=later),
     )
     said, pool = f"prepared {window}; flow run {run.name!r} trains on it, in queue {queue}", run.work_pool_name or POOL
-    return said if polled(pool, queue) is not False else f"{said}: start a worker, {worker_command(pool, queue)}"
+    return said if has_worker(pool, queue) is not False else f"{said}: start a worker, {worker_command(pool, queue)}"
 
 
-def release(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+def start_second_half(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     """Start the second half of a flow run, if it has one, as soon as the flow run is Completed; a Prefect hook."""
     with get_client(sync_client=True) as client:
-        second = find(client, str(flow_run.id))
+        second = second_half_of(client, str(flow_run.id))
         if second and second.state and (second.state.is_scheduled() or second.state.message == _COLLISION):
             client.set_flow_run_state(second.id, Scheduled(), force=True)
 
 
-def find(client: SyncPrefectClient, flow_run: str) -> FlowRun | None:
+def second_half_of(client: SyncPrefectClient, flow_run: str) -> FlowRun | None:
     """Returns the second half of a flow run; None if it has none."""
     key = FlowRunFilterIdempotencyKey(any_=[_key(flow_run)])
     return next(iter(client.read_flow_runs(flow_run_filter=FlowRunFilter(idempotency_key=key))), None)

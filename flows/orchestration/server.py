@@ -87,7 +87,7 @@ def create_queues(client: SyncPrefectClient, pool: str, names: Sequence[str]) ->
     return missing
 
 
-def polled(pool: str, queue: str) -> bool | None:
+def has_worker(pool: str, queue: str) -> bool | None:
     """Returns whether a worker polls a queue; None if the server does not answer."""
     with contextlib.suppress(Exception), get_client(sync_client=True) as client:
         return client.read_work_queue_by_name(queue, pool).status == "READY"

@@ -40,7 +40,7 @@ from flows.orchestration.server import connected, create_queues
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import counted
 from headway.redaction import protect
-from headway.storage.process_identity import lives, process_name
+from headway.storage.process_identity import is_alive_by_name, process_name
 
 GRACE_SECONDS = 60.0
 """How long flow runs may take to save. A supervisor should wait a little longer before it kills the worker."""
@@ -102,7 +102,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
             # Prefect's worker would neither start the run nor end it; in a folder of its own the flow says what is gone
             _say(f"the working directory of {flow_run.name} is gone: {configuration.working_dir}")
             configuration.working_dir = None
-        check_program(configuration.command, {**os.environ, **(configuration.env or {})})
+        check_command_on_path(configuration.command, {**os.environ, **(configuration.env or {})})
 
         def started(pid: int) -> None:
             self.engines[flow_run.id] = pid
@@ -130,7 +130,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
             await asyncio.sleep(0.1)
 
 
-def check_program(command: str | None, environ: Mapping[str, str | None]) -> None:
+def check_command_on_path(command: str | None, environ: Mapping[str, str | None]) -> None:
     """Check that the program of a flow run's command is on this machine; Prefect's own error would not name it.
 
     Raises:
@@ -179,7 +179,7 @@ def flow_runs_here(client: SyncPrefectClient, pool: str) -> Iterator[tuple[dict[
     }
     for run in client.request("POST", "/flow_runs/filter", json=query).json():  # the server gives 200 at most
         name = run["infrastructure_pid"] or ""
-        if (living := lives(name)) is not None:
+        if (living := is_alive_by_name(name)) is not None:
             yield run, int(name.rpartition("@")[2].partition(".")[0]), living
 
 

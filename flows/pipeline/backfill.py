@@ -227,5 +227,5 @@ def _row(until: str, record: RunRecord) -> BackfillWindow:
         version=record.version,
         primary=verdict.primary if verdict else None,
         reasons=tuple(explain(verdict).sentences) if verdict else (),
-        cached=not record.ran,
+        cached=not record.executed_steps,
     )

@@ -10,7 +10,7 @@ from typing import Any
 from flows.pipeline.context import Context, Judge
 from headway.config import Frozen
 from headway.errors import StoreError
-from headway.evaluation.requests import Champion, Parts, trained_on
+from headway.evaluation.requests import Champion, Parts, spans_trained_on
 from headway.evaluation.verdict import KEPT, Check, Model, Verdict
 from headway.messages import number
 from headway.registry.registry import Version
@@ -52,7 +52,7 @@ def label_mismatch(context: Context, champion: Version) -> str | None:
 
 
 def trained_parts(version: Version) -> Parts:
-    """Returns the parts (span, split of it) that a version, or the versions that it started from, was trained on."""
+    """Returns the parts, each (span, split), that a version and its warm-start versions were trained on."""
     parts = [*version.facts.get("inherited_parts", []), *version.facts.get("train_parts", [])]
     return tuple(dict.fromkeys((span, part) for span, part in parts))
 
@@ -60,10 +60,10 @@ def trained_parts(version: Version) -> Parts:
 def trained_on_eval_rows(context: Context, version: Version) -> bool:
     """Returns whether a version was trained on rows that this run's candidate is judged on."""
     digest = version.facts.get("split", "")
-    return bool(trained_on(trained_parts(version), digest, context.parts["eval"], context.split_digest))
+    return bool(spans_trained_on(trained_parts(version), digest, context.parts["eval"], context.split_digest))
 
 
-def scored_by(context: Context, judge: Judge) -> Output[Evaluated] | None:
+def judge_predictions(context: Context, judge: Judge) -> Output[Evaluated] | None:
     """Returns the output with a version's predictions of the eval rows; None if the version cannot be compared."""
     return None if judge.reason is not None else context.output(judge.title)
 
@@ -76,7 +76,7 @@ def saved_model(version: Version) -> SavedModel:
 def compared_champion(context: Context, judge: Judge) -> Champion:
     """Returns a version for the gate's request: its facts, and its predictions or the reason why there are none."""
     facts, reason, predictions = judge.version.facts, judge.reason, None
-    if (scored := scored_by(context, judge)) is not None:
+    if (scored := judge_predictions(context, judge)) is not None:
         reason = scored.value.incompatible
         predictions = None if reason else predictions_of(scored)
     return Champion(
@@ -154,7 +154,7 @@ def facts_of(context: Context, reference: dict[str, str | None] | None) -> dict[
     Args:
         reference: the reference for drift of the run (`Context.reference`).
     """
-    candidate, verdict, found, export = context.candidate, context.verdict, context.measured.get(), context.export
+    candidate, verdict, found, export = context.candidate, context.verdict, context.measured.json(), context.export
     assert candidate is not None
     rule, chosen, parent = context.pipeline.evaluation.threshold, found.get("threshold"), context.parent
     inherited: dict[str, Any] = {}
@@ -182,12 +182,12 @@ def facts_of(context: Context, reference: dict[str, str | None] | None) -> dict[
         "threshold": rule and chosen and {"config": rule.model_dump(mode="json"), "value": chosen["value"]},
         "test": context.test and context.test.model_dump(),
         "compared": verdict and verdict.beside_champion,
-        "signatures": export.get()["signatures"],
+        "signatures": export.json()["signatures"],
         **inherited,
     }
 
 
 def data_of(context: Context, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Returns {span: a digest of its raw files} for the spans of these parts, (span, split of it)."""
+    """Returns {span: a digest of its raw files} for the spans of `parts`; each part is (span, split)."""
     spans = dict.fromkeys(span for span, _ in parts)
     return {span: fingerprint({"files": [[f.bytes, f.crc32c] for f in context.files(span)]}) for span in spans}

@@ -112,7 +112,7 @@ def _fitted_transforms(parameters: Mapping[str, Any]) -> dict[str, str]:
     return transforms | {name: f"date_parts: {', '.join(names)}" for name, names in parts.items()}
 
 
-def current(loaded: LoadedPipeline) -> list[dict[str, str]]:
+def current_table(loaded: LoadedPipeline) -> list[dict[str, str]]:
     """Returns the table from the pipeline, its schema file and its latest run that fitted a transform. Without a schema
     file, the types are inferred as a run would infer them."""
     pipeline, store = loaded.pipeline, loaded.open_store()

@@ -26,7 +26,7 @@ from headway.errors import ConfigError, HeadwayError
 from headway.evaluation.measured import Measured
 from headway.evaluation.predictions import OWN
 from headway.evaluation.requests import GateRequest, MeasureRequest
-from headway.evaluation.slices import choose, slice_columns
+from headway.evaluation.slices import choose_slices, slice_columns
 from headway.evaluation.units import SplitUnits
 from headway.evaluation.verdict import Verdict, read_verdict
 from headway.evaluation.worst_slices import columns_to_search
@@ -66,8 +66,8 @@ from tfcore.transform.fit import Transformed, TransformRequest
 from tfcore.transform.parameters import TransformParameters
 
 MOST_DISTINCT, MOST_COMPARED = 0.9, 1_000_000
-"""Equal eval rows are resampled together if at most this share of the eval rows is distinct, and there are at most so
-many eval rows: their columns are then stored beside the predictions."""
+"""Equal eval rows are resampled together if at most the first share of them is distinct, and there are at most the
+second number of eval rows. The columns that make rows equal are then stored beside the predictions."""
 
 _BY_TYPE: dict[str, tuple[str, ...]] = {
     "bytes": ("binary", "multiclass"),
@@ -134,7 +134,7 @@ class Context:
     alias: str | None = None
     """The alias that is pointed at a candidate that passes; the champion then stays. None: it becomes the champion."""
     trial: TrialConfig | None = None
-    """Set for a trial of a study, which trains on the train rows without a holdout of them."""
+    """Set for a trial of a study, which trains without a holdout of the train rows; else None."""
     prepared: Prepared | None = None
     reason: str | None = None
     """A person's reason for the promotion; the registry's history has it before the gate's reasons."""
@@ -155,7 +155,7 @@ class Context:
     anomalies: tuple[Anomaly, ...] = field(default=(), init=False)
     """What validation found."""
     settings: ResolvedSettings | None = field(default=None, init=False)
-    """The settings of the training and the model, those left out chosen by the train rows; None: not known yet."""
+    """The training's and model's settings, with what pipeline.yaml leaves out chosen; None: not known yet."""
     champion: Version | None = field(default=None, init=False)
     """The champion that the candidate is compared with; None: there is none, or the candidate is the champion."""
     parent: Version | None = field(default=None, init=False)
@@ -368,7 +368,7 @@ class Context:
 
     @cached_property
     def resolved(self) -> tuple[TrainingConfig, ModelConfig]:
-        """The settings of the training and the model; those that pipeline.yaml leaves out follow from `data_facts`."""
+        """The settings of the training and the model; what pipeline.yaml leaves out follows from `data_facts`."""
         return resolve_settings(self.pipeline.training, self.pipeline.model, self.data_facts)
 
     @property
@@ -384,10 +384,10 @@ class Context:
     @cached_property
     def slices(self) -> tuple[str, ...]:
         """The slices that the pipeline names, else a few that are chosen; empty in a plan that cannot know them yet."""
-        named, found = self.pipeline.evaluation.slices, self.statistics.get()
+        named, found = self.pipeline.evaluation.slices, self.statistics.json()
         if named is not None or not self.validated.known:
             return named or ()
-        return choose(
+        return choose_slices(
             found["columns"].get("train", []),
             self._strengths,
             eligible=self._sliceable(),
@@ -404,12 +404,12 @@ class Context:
     @cached_property
     def searched(self) -> tuple[str, ...]:
         """The columns, numbers binned, among whose slices the worst ones are searched."""
-        return columns_to_search(self.statistics.get()["columns"].get("train", []), self._strengths, self._sliceable())
+        return columns_to_search(self.statistics.json()["columns"].get("train", []), self._strengths, self._sliceable())
 
     @property
     def _strengths(self) -> dict[str, float]:
-        """{column: how much it tells of the label}; empty in a plan without a validation. With few columns `searched`
-        does not depend on it, so that a plan finds stored predictions."""
+        """{column: how strongly it is tied to the label}; empty in a plan without a validation. With few columns,
+        `searched` does not depend on it, so that a plan finds stored predictions."""
         return self.validated.value.strengths if self.validated.known else {}
 
     @property
@@ -421,7 +421,7 @@ class Context:
 
     @property
     def prediction_columns(self) -> tuple[str, ...]:
-        """The columns stored beside the predictions: those of slices, items, keys and units, and those of `shown`."""
+        """The columns stored beside the predictions: for slices, items, keys, units and `shown`."""
         columns, sliced = self.columns, slice_columns((*self.slices, *self.searched))
         keys = [c.name for c in columns.read if c.role in ("key", "passthrough") and not c.shape and c.name not in OWN]
         stored = [name for name in keys if name in columns.stored]
@@ -437,9 +437,9 @@ class Context:
         return SplitUnits(key=key, equal=equal, distinct=distinct)
 
     def _equal_rows(self) -> tuple[tuple[str, ...], int]:
-        """Returns the stored columns that tell equal rows, and the number of distinct rows if the split hashes other
+        """Returns the stored columns by which rows are equal, and the number of distinct rows if the split hashes other
         columns too (else 0). Returns no columns unless more than a tenth of the eval rows repeat others."""
-        columns, found = self.columns, self.proof.get().get("splits", {}).get("eval", {})
+        columns, found = self.columns, self.proof.json().get("splits", {}).get("eval", {})
         rows, distinct = found.get("rows", 0), found.get("distinct", math.inf)
         if distinct > MOST_DISTINCT * rows or rows > MOST_COMPARED or columns.by_place:
             return (), 0
@@ -451,7 +451,7 @@ class Context:
 
 def examples_of(ingested: Output[Ingested], part: str) -> Examples:
     """Returns the records of one split of a span."""
-    return Examples(fingerprint=ingested.fingerprint, path=ingested.path, split=part, result=ingested.get())
+    return Examples(fingerprint=ingested.fingerprint, path=ingested.path, split=part, result=ingested.json())
 
 
 def label_facts(label: LabelParameters, statistics: WindowStatistics) -> LabelFacts:
@@ -508,7 +508,7 @@ def check_metrics(loaded: LoadedPipeline, tasks: Sequence[str]) -> None:
                 task,
                 ranked=ranked,
                 items=items,
-                retrieval=pipeline.ranks_index,
+                retrieval=pipeline.ranks_among_all_items,
                 own=loaded.own_metrics,
                 where=f"{loaded.file}: gate",
             )

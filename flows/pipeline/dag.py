@@ -56,14 +56,14 @@ DAG: dict[str, tuple[Line, ...]] = {
     ),
     "train": (Line(TrainRequest, steps.train, recognise_same_model),),
     "evaluate": (
-        Line(EvaluateRequest, steps.evaluate, steps.take_candidate),
+        Line(EvaluateRequest, steps.evaluate, steps.set_candidate),
         Line(EvaluateRequest, steps.evaluate_champions),
         Line(MeasureRequest, steps.measure),
     ),
     "gate": (
-        Line(GateRequest, steps.gate, steps.take_verdict),
+        Line(GateRequest, steps.gate, steps.apply_verdict),
         Line(EvaluateRequest, steps.evaluate_test),
-        Line(MeasureRequest, steps.measure_test, steps.note_test),
+        Line(MeasureRequest, steps.measure_test, steps.set_test_metrics),
     ),
     "export": (
         Line(ExportRequest, steps.export),
@@ -129,6 +129,6 @@ def needs_tensorflow(stages: Sequence[str]) -> bool:
     return any(STAGES[name].tensorflow for name in stages)
 
 
-def trains(plan: Context) -> bool:
+def plan_needs_tensorflow(plan: Context) -> bool:
     """Returns whether a step that a plan would run needs TensorFlow."""
     return needs_tensorflow([output.stage for output in plan.outputs if not output.hit] + plan.follows)

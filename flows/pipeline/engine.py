@@ -154,7 +154,7 @@ class Engine:
             ]
             outs = [staging.path for staging in stagings]
             child = self.child if stage.tensorflow else None
-            kept = stage.kept()
+            kept = stage.progress_folder()
             if kept is not None:
                 stack.enter_context(self.store.checkpointing(kept.name))
             settings = self._runtime.get(stage.name, {})
@@ -214,7 +214,7 @@ def look_ahead(context: Context) -> Context:
 
 
 def find(store: Store, step: Step) -> Output[Any] | None:
-    """Returns the stored output of a step; None if the store has none, or not all of its files."""
+    """Returns the stored output of a step; None if the store lacks it or one of its files."""
     return find_output(store, step.stage.name, step.fingerprint, step.title, step.stage.answers())
 
 
@@ -226,7 +226,7 @@ def run_stage(
     first = stages[0]
     settings: dict[str, Any] = steps[0].runtime | runtime
     # fetches what the store has in a bucket only, but for the shards of a stage that streams them
-    if remote := store.localize((path for stage in stages for path in stage.paths()), later=first.streams):
+    if remote := store.localize((path for stage in stages for path in stage.input_paths()), later=first.streams):
         settings["remote"] = remote
     if first.runs_many:
         return list(call(first.runs_many, stages, outs, monitor, **settings))
@@ -260,7 +260,7 @@ def naming_steps(store: Store, titles: Titles, running: str) -> Iterator[None]:
 
 
 def name_steps(error: HeadwayError, store: Store, titles: Titles, running: str) -> None:
-    """Change an error whose place is in the store: it names the step, since a fingerprint tells a person nothing."""
+    """Change an error whose place is a folder of the store: name the step there instead of the folder's fingerprint."""
     place = error.where
     if place is None or not Path(place).is_relative_to(store.root):
         return

@@ -2,7 +2,7 @@
 
     with reporter() as report:                           # progress on stderr: bars, lines, or nothing
         engine = Engine(store, child=child, report=report)
-    with logged(store, run) as log:                      # a listener that writes runs/<run>.log
+    with open_log(store, run) as log:                      # a listener that writes runs/<run>.log
         of_run = report.of(run, log)                     # reports one run, and to its log too
     with of_run.step("train") as monitor:                # a step runs; the monitor takes its progress and its lines
         monitor.progress(50, 200, "steps", loss=0.31)
@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict
 
 from flows.records import RunRecord, State, log_path, progress_path
 from flows.report.verdict import ending_of
-from headway.evaluation.slices import named
+from headway.evaluation.slices import slice_text
 from headway.messages import amount, counted, duration, metrics_line, now, number
 from headway.monitor import Monitor
 from headway.redaction import redact
@@ -126,7 +126,7 @@ class Reporter:
     _failing: list[Listener] = field(default_factory=list)
 
     def of(self, run: str, *listeners: Listener) -> "Reporter":
-        """Returns a reporter of one run; `listeners` are its own, and are called before the others."""
+        """Returns a reporter of one run; `listeners` hear of this run only, and are called before the others."""
         return replace(self, listeners=(*listeners, *self.listeners), scope=replace(self.scope, run=run))
 
     def window(self, until: str) -> "Reporter":
@@ -134,12 +134,12 @@ class Reporter:
         return replace(self, scope=replace(self.scope, until=until))
 
     def run(self, record: RunRecord) -> None:
-        """Tell that a run has started, or has ended in any state."""
+        """Call the listeners with a run that has started, or has ended in any state."""
         self._tell(lambda each: each.on_run(self.scope, record))
 
     @contextlib.contextmanager
     def step(self, title: str) -> Iterator[Monitor]:
-        """Tell that a step runs as long as the block does; yields the monitor that takes its progress and its lines."""
+        """Report a step as running while the block runs; yields the step's monitor, for its progress and lines."""
         self._tell(lambda each: each.on_step(self.scope, title, running=True))
         try:
             yield _StepMonitor(self, title)
@@ -153,11 +153,11 @@ class Reporter:
         self._tell(lambda each: each.on_line(self.scope, text, level, step))
 
     def note(self, text: str) -> None:
-        """Tell one line for a person that comes from no step."""
+        """Report one line for a person that comes from no step."""
         self.line(text)
 
     def relay(self, text: str) -> None:
-        """Tell one line that a child process printed."""
+        """Report one line that a child process printed."""
         self.line(f"  | {text}")
 
     def output(self, output: Output[Any]) -> None:
@@ -283,7 +283,7 @@ def line_of_spans(outputs: Sequence[Output], title_width: int = TITLE_WIDTH) -> 
         return line_of(outputs[0], title_width)
     totals = Counter[str]()
     for output in outputs:
-        totals.update(output.get()["counts"])
+        totals.update(output.json()["counts"])
     took = f"{sum(output.seconds for output in new):.1f} s" if new else "cached"
     said = f"{len(outputs)} spans: {len(new)} new, {len(outputs) - len(new)} reused; {_counted_rows(totals)}"
     return f"  {'ingest':<{title_width}} {took:>8}  {said}"
@@ -326,7 +326,7 @@ def _detail(output: Output) -> str:
             own = {name: value for name, value in result.get("metrics", {}).items() if ":" in name}
             parts = [metrics_line(own)] if own else []
             parts += [f"threshold {number(threshold['value'])}"] if threshold.get("value") is not None else []
-            parts += [f"worst slice {named(worst[0]['slice'], worst[0]['value'])}"] if worst else []
+            parts += [f"worst slice {slice_text(worst[0]['slice'], worst[0]['value'])}"] if worst else []
             return ", ".join(parts)
         case "gate":
             return str(result["status"])
@@ -349,13 +349,13 @@ def reporter(*, quiet: bool = False, verbose: bool = False) -> Iterator[Reporter
     if quiet:
         yield Reporter()
     elif verbose:
-        yield Reporter([Lines()])
+        yield Reporter([LineWriter()])
     else:
-        with Bars() if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else Brief() as shown:
+        with ProgressBars() if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else BriefWriter() as shown:
             yield Reporter([shown])
 
 
-class Lines(Listener):
+class LineWriter(Listener):
     """Writes progress, lines and outputs of steps as plain lines on stderr."""
 
     name = "the terminal"
@@ -374,9 +374,9 @@ class Lines(Listener):
         print(scope.named(line), file=sys.stderr, flush=True)
 
 
-class Brief(Lines):
-    """Writes the lines that a person needs on stderr: one line for all ingested spans, none for a leakage proof without
-    findings, and of the lines of running steps the warnings only."""
+class BriefWriter(LineWriter):
+    """Writes the lines that a person needs on stderr: one line for all ingested spans, and none for a leakage proof
+    without findings. While a step runs, only its warnings are written."""
 
     seconds = 15.0
     title_width = TITLE_WIDTH
@@ -385,7 +385,7 @@ class Brief(Lines):
         self._spans: dict[Scope, list[Output[Any]]] = {}
         """Ingested spans, new or reused; kept until another step ends, then told in one line."""
 
-    def __enter__(self) -> "Brief":
+    def __enter__(self) -> "BriefWriter":
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -401,7 +401,7 @@ class Brief(Lines):
             self._spans.setdefault(scope, []).append(output)
             return
         self._say_spans(scope)
-        if output.stage != "splits" or output.get()["anomalies"]:
+        if output.stage != "splits" or output.json()["anomalies"]:
             self.write_result(scope, line_of(output, self.title_width))
 
     def _say_spans(self, scope: Scope) -> None:
@@ -413,7 +413,7 @@ class Brief(Lines):
         self.write(scope, line)
 
 
-class Bars(Brief):
+class ProgressBars(BriefWriter):
     """Shows a live line for each running step on a terminal; the result replaces it. Long lines are cut."""
 
     seconds = 0.0
@@ -440,7 +440,7 @@ class Bars(Brief):
             transient=True,
         )
 
-    def __enter__(self) -> "Bars":
+    def __enter__(self) -> "ProgressBars":
         self.live.start()
         return self
 
@@ -492,7 +492,7 @@ LINE_SECONDS = 10.0
 
 
 @contextlib.contextmanager
-def logged(store: Store, run: str) -> Iterator["LogFile"]:
+def open_log(store: Store, run: str) -> Iterator["LogFile"]:
     """Yield the writer of a run's log. An error that ends the run is its last line. Then the log goes to the store."""
     path, log = log_path(store, run), LogFile(store, run)
     try:
@@ -507,7 +507,7 @@ def logged(store: Store, run: str) -> Iterator["LogFile"]:
             store.replace(path, path.read_text(encoding="utf-8"))
 
 
-class LogFile(Lines):
+class LogFile(LineWriter):
     """Writes runs/<run>.log, and runs/<run>.progress with the steps that run now.
 
     Each line is written at once, so that the log of a killed run has its last lines. A bucket gets the log when the run
@@ -525,7 +525,7 @@ class LogFile(Lines):
         """{title of a step: time of its last progress line}; at first the time of its first report, without a line."""
 
     def on_run(self, scope: Scope, record: RunRecord) -> None:
-        # of the last two `logged` says the error
+        # of the last two `open_log` says the error
         if record.state not in (State.RUNNING, State.FAILED, State.CANCELLED):
             self.on_line(scope, ending_of(record).line)
 

@@ -204,7 +204,7 @@ class _Server:
 
 def _history(store: Store, record: RunRecord) -> list[dict[str, Any]]:
     """Returns a training's loss curve, dicts with step, loss, holdout_loss, ...; empty if this run did not train."""
-    trained = next((step for step in record.ran if step.stage == TrainRequest.name), None)
+    trained = next((step for step in record.executed_steps if step.stage == TrainRequest.name), None)
     if trained is None:
         return []
     from flows.report.training import recorded

@@ -21,8 +21,8 @@ from flows.pipeline.context import Context, examples_of, label_facts
 from flows.pipeline.dag import Executor
 from flows.pipeline.engine import Engine
 from flows.pipeline.listeners import Reporter
-from flows.pipeline.spans import read_spans, spans_to_predict
-from flows.records import MonitorState, RunRecord, SpanCheck, record_or_none
+from flows.pipeline.spans import prediction_spans, read_spans
+from flows.records import MonitorFindings, RunRecord, SpanCheck, record_or_none
 from flows.report.verdict import explain
 from headway.config import Frozen
 from headway.errors import StoreError
@@ -33,7 +33,7 @@ from headway.evaluation.verdict import THRESHOLD
 from headway.messages import counted, listed, metrics_line
 from headway.messages import now as now_text
 from headway.metrics.retrieval import RETRIEVAL
-from headway.registry.gc import running
+from headway.registry.gc import run_lease
 from headway.registry.registry import Version
 from headway.sources.config import SourceConfig
 from headway.stages.refs import Ref
@@ -41,7 +41,7 @@ from headway.stages.step import Output, Step
 from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.stage import StatisticsRequest
 from headway.statistics.summary import WindowStatistics
-from headway.validation.drift import drift
+from headway.validation.drift import check_drift
 from headway.validation.serving import span_statistics
 from tfcore.evaluation.request import EvaluateRequest
 from tfcore.evaluation.results import Evaluated
@@ -54,7 +54,7 @@ Wrap = Callable[[Executor], Executor]
 
 
 class Monitoring(Frozen):
-    """The findings of one check of the champion; findings that an earlier check told are left out."""
+    """The findings of one check of the champion, without the findings that an earlier check reported."""
 
     pipeline: str
     champion: int
@@ -98,7 +98,7 @@ def check_champion(context: Context, report: Reporter, *, wrap: Wrap = lambda en
         raise StoreError(problem, where=str(context.registry.folder), fix="headway run promotes the first")
     with (
         store.lock(f"monitor-{name}", {"command": "monitor"}).held(),
-        running(store, name, "monitor", on_wait=report.note),
+        run_lease(store, name, "monitor", on_wait=report.note),
         Child(on_line=report.relay) as child,
     ):
         found = _Check(context, champion, report, wrap(Engine(store, child=child, report=report))).result()
@@ -119,8 +119,8 @@ class _Check:
         loaded, now, last = self._context.loaded, self._store.clock(), max(self._champion.facts.get("spans") or [""])
         labelled = unlabelled = read_spans(self._pipeline.source, self._pipeline.arrival, now=now, after=last)
         if self._pipeline.predictions.path is not None:
-            unlabelled = spans_to_predict(loaded, now=now, after=last)
-        state, news = MonitorState.of(self._store, self._pipeline.name), list[SpanCheck]()
+            unlabelled = prediction_spans(loaded, now=now, after=last)
+        state, news = MonitorFindings.of(self._store, self._pipeline.name), list[SpanCheck]()
         known = state.versions.get(self._champion.number, {})
         for span in sorted({*labelled.complete, *unlabelled.complete}):
             self._report.check()
@@ -155,7 +155,7 @@ class _Check:
             ours = span_statistics(source, span, columns, monitor)
         spans, found = champion.facts.get("spans") or ["?"], []
         whose = f"version {champion.number} ({spans[0]} to {spans[-1]})"
-        for anomaly in filter(None, map(config.with_severity, drift(ours, theirs, whose, config, rows="rows"))):
+        for anomaly in filter(None, map(config.with_severity, check_drift(ours, theirs, whose, config, rows="rows"))):
             if anomaly.severity == "info":
                 self._notes.append(f"{span}: {anomaly.message}")
             else:

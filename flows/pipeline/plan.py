@@ -7,7 +7,7 @@ from pydantic import computed_field
 
 from flows.pipeline.context import Context
 from flows.pipeline.engine import look_ahead
-from flows.pipeline.reasons import in_words
+from flows.pipeline.reasons import reason_text
 from flows.records import ResolvedSettings
 from headway.config import Frozen
 from headway.storage.fingerprint import FOLLOWS, Difference
@@ -33,7 +33,7 @@ class PlannedStep(Frozen):
     @property
     def reason(self) -> str:
         """The reason why the step would run, in words; empty if it would not."""
-        return in_words(self.differs, self.stage)
+        return reason_text(self.differs, self.stage)
 
 
 class Plan(Frozen):

@@ -24,13 +24,13 @@ from beam_jobs.predict.stage import MANIFEST
 from beam_jobs.predict.stage import predict as run
 from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.listeners import Reporter
-from flows.pipeline.spans import spans_to_predict
+from flows.pipeline.spans import prediction_spans
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError, HeadwayError
 from headway.messages import agree, counted
 from headway.monitor import Monitor
 from headway.process import Scratch
-from headway.registry.leases import reading
+from headway.registry.leases import leased_version
 from headway.registry.pointers import CHAMPION, PREVIOUS
 from headway.registry.registry import Registry
 from headway.schema.pbtxt import from_text
@@ -118,7 +118,7 @@ def find_model(
     registry = Registry(loaded.open_store(), loaded.pipeline.name)
     # a version's name comes before a folder's
     if model.isdecimal() or model in (CHAMPION, PREVIOUS) or registry.alias(model) is not None:
-        with reading(registry, model, "predict", note=note) as version:
+        with leased_version(registry, model, "predict", note=note) as version:
             registry.store.localize([version.saved_model])
             yield version.saved_model, version.number
     elif Path(model).is_dir():
@@ -132,8 +132,8 @@ def find_model(
 def _copied_columns(
     loaded: LoadedPipeline, described: ModelMetadata, source: SourceConfig, columns: Sequence[str] | None
 ) -> list[CopiedColumn]:
-    """Returns the columns that are copied to the output; default: those with the role key, then the split's keys. From
-    a text format, a column gets its type of the model, else of the pipeline's schema, if one of them has it."""
+    """Returns the columns that are copied to the output; default: the columns of role key, then the split's keys. From
+    a text format, a column gets its type in the model, else in the pipeline's schema, if one of them has it."""
     path = loaded.schema_file
     schema = from_text(path.read_text(encoding="utf-8"), where=str(path)).columns if path.is_file() else ()
     columns_by_name = {column.name: column for column in (*schema, *described.columns)}
@@ -294,7 +294,7 @@ def predict_spans(
     """
     pipeline, store = loaded.pipeline, loaded.open_store()
     store.create()
-    found = spans_to_predict(loaded, now=store.clock())
+    found = prediction_spans(loaded, now=store.clock())
     output = pipeline.predictions.output
     output = output if filesystem.is_remote(output) else str(loaded.folder / output)
     rows: list[SpanPrediction] = []

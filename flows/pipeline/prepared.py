@@ -2,7 +2,7 @@
 
     record = execute(replace(context, last="transform"), report)
     write_prepared(context, record)                            # runs/<run>.prepared, beside its record
-    context = prepared_by(context, record.run)                # on another machine
+    context = load_prepared(context, record.run)                # on another machine
 
 Both halves are ordinary runs of the same DAG. The second finds the outputs of the first by their fingerprints, so both
 need the same version of Headway, the same config and the same Python files of the user.
@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from beam_jobs.ingest.request import IngestRequest
 from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.context import Context, Prepared
-from flows.pipeline.dag import trains
+from flows.pipeline.dag import plan_needs_tensorflow
 from flows.pipeline.engine import look_ahead
 from flows.pipeline.provenance import modules_of
 from flows.records import RunRecord
@@ -54,9 +54,9 @@ class _Left(Prepared):
 
 
 def needs_training(context: Context) -> bool:
-    """Returns whether a run has steps that need TensorFlow; True if an error prevents the plan that would tell."""
+    """Returns whether a run has steps that need TensorFlow; True if an error prevents planning it."""
     try:
-        return trains(look_ahead(context))
+        return plan_needs_tensorflow(look_ahead(context))
     except HeadwayError:
         return True
 
@@ -80,7 +80,7 @@ def write_prepared(context: Context, record: RunRecord) -> None:
     context.store.replace(_path(context.store, record.run), text + "\n")
 
 
-def prepared_by(context: Context, run: str) -> Context:
+def load_prepared(context: Context, run: str) -> Context:
     """Returns the context of a run that trains on the window that another run has prepared.
 
     Raises:

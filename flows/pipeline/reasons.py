@@ -1,6 +1,6 @@
 """The reasons why steps ran or would run, in words; and the steps of a run, each with its reason.
 
-in_words(first_difference(old, new), "train")      # "training.batch_size is 64, before 256"
+reason_text(first_difference(old, new), "train")      # "training.batch_size is 64, before 256"
 steps_explained(store, record)                     # for `headway show`
 """
 
@@ -46,7 +46,7 @@ _NAMES = {name: f"the {name}" for name in _AS_THEY_ARE} | {
 }
 
 
-def in_words(why: Difference | None, stage: str, never: str = "has not run yet") -> str:
+def reason_text(why: Difference | None, stage: str, never: str = "has not run yet") -> str:
     """Returns the reason why a step runs, as a short phrase without digests (--explain has them); empty for None.
 
     Args:
@@ -102,11 +102,11 @@ def steps_explained(store: Store, record: RunRecord) -> list[Explained]:
     """Returns the steps of a run, each with the reason why it ran or was reused."""
     cached = any(step.cached for step in record.stages)
     last_first = reversed(list(records(store))) if cached else ()  # the last run that made an output is named
-    made = {step.fingerprint: run.run for run in last_first for step in run.ran}
+    made = {step.fingerprint: run.run for run in last_first for step in run.executed_steps}
 
     def reason(step: StepRecord) -> str:
         if not step.cached:
-            return in_words(step.why, step.stage, never="for the first time")
+            return reason_text(step.why, step.stage, never="for the first time")
         return f"made by run {made[step.fingerprint]}" if step.fingerprint in made else ""
 
     return [

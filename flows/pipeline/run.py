@@ -16,9 +16,9 @@ from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.runners.beam_import import begin_import
 from flows.pipeline import mlflow_tracking
 from flows.pipeline.context import Context
-from flows.pipeline.dag import Executor, check_last, needs_tensorflow, stages_of, trains, walk
+from flows.pipeline.dag import Executor, check_last, needs_tensorflow, plan_needs_tensorflow, stages_of, walk
 from flows.pipeline.engine import Engine, look_ahead
-from flows.pipeline.listeners import Reporter, logged
+from flows.pipeline.listeners import Reporter, open_log
 from flows.pipeline.provenance import changes_since, code_of, lineage_of
 from flows.records import (
     ChampionSummary,
@@ -27,14 +27,14 @@ from flows.records import (
     StepRecord,
     read_record,
     record_or_none,
-    settled,
+    refresh,
     with_its_last_steps,
 )
 from flows.report.verdict import explain
 from headway.errors import Cancelled, HeadwayError, Overtaken
 from headway.messages import now, window_text
 from headway.redaction import redact, redacted
-from headway.registry.gc import running
+from headway.registry.gc import run_lease
 from headway.registry.leases import WAIT_SECONDS
 from headway.registry.registry import NOBODY, Event, Version
 from headway.schema.notes import Note
@@ -90,22 +90,22 @@ def execute(
     patience = max(wait_seconds, WAIT_SECONDS)
     with (
         nullcontext() if lock is None else lock.held(wait_seconds=wait_seconds, on_wait=on_wait),
-        running(context.store, name, run, wait_seconds=patience, on_wait=on_wait),
-        logged(context.store, run) as log,
+        run_lease(context.store, name, run, wait_seconds=patience, on_wait=on_wait),
+        open_log(context.store, run) as log,
     ):
         if lock is not None:
-            note_killed(context.store, name)
+            mark_killed_runs(context.store, name)
         told = report.of(run, mlflow_tracking.MLflow(context.loaded, context.registry), log)
         return _Run(context, run, told).go(wrap)
 
 
-def note_killed(store: Store, pipeline: str) -> None:
+def mark_killed_runs(store: Store, pipeline: str) -> None:
     """Record as killed the pipeline's unfinished runs, and delete their .progress files; the caller holds the lock."""
     for file in store.runs_folder.glob("*.progress"):
         record = record_or_none(store, file.stem)
         if record is not None and record.pipeline == pipeline:
             if record.going_on:
-                with_its_last_steps(store, settled(record, None, store.clock())).save(store)
+                with_its_last_steps(store, refresh(record, None, store.clock())).save(store)
             file.unlink(missing_ok=True)
         elif record is None and file.stem < run_name(store.clock() - _UNRECORDED_SECONDS):
             file.unlink(missing_ok=True)
@@ -186,7 +186,7 @@ class _Run:
         if chosen := str(context.chosen_window):
             self.report.note(f"window: {chosen}: {window_text(plan.spans)}")
         self.notes = plan.notes
-        if trains(plan):
+        if plan_needs_tensorflow(plan):
             self.looked = True
             self.note(spans=plan.spans)
             self.record.save(context.store)
@@ -201,7 +201,7 @@ class _Run:
             title=output.title,
             fingerprint=output.fingerprint,
             cached=output.hit,
-            span=output.get()["span"] if output.stage == IngestRequest.name else None,
+            span=output.json()["span"] if output.stage == IngestRequest.name else None,
             seconds=round(output.seconds, 3),
             at=round(time.perf_counter() - self.began, 3),
             why=output.why,
@@ -325,7 +325,7 @@ def _measured(context: Context) -> dict[str, Any]:
 
 
 def publish(context: Context, record: RunRecord) -> Version:
-    """Publish the run's export as a new version and return that; an export that was published before keeps its own."""
+    """Publish the run's export as a new version, unless it was published before; return the export's version."""
     registry, export = context.registry, context.export
     version = registry.find("export", export.fingerprint)
     if version is not None:

@@ -25,8 +25,8 @@ class SpanStatus:
     waiting: dict[str, str] = field(default_factory=dict)
 
 
-def spans_to_predict(loaded: LoadedPipeline, *, now: float, after: str = "") -> SpanStatus:
-    """Returns the spans at `predictions.path`, or those of the source where there is no such path; see `read_spans`."""
+def prediction_spans(loaded: LoadedPipeline, *, now: float, after: str = "") -> SpanStatus:
+    """Returns the spans at `predictions.path`, else the source's spans if no such path is set; see `read_spans`."""
     source, arrival, path = loaded.pipeline.source, loaded.pipeline.arrival, loaded.pipeline.predictions.path
     if path not in (None, source.path):
         source = source.model_copy(update={"path": path})
@@ -35,7 +35,7 @@ def spans_to_predict(loaded: LoadedPipeline, *, now: float, after: str = "") -> 
 
 
 def read_spans(source: SourceConfig, arrival: ArrivalConfig, *, now: float, after: str = "") -> SpanStatus:
-    """Sorts the spans of a source into those that are complete and those that are not yet.
+    """Returns the spans of a source, sorted into complete and incomplete ones.
 
     Args:
         now: seconds since 1970 by the store's clock, since the clocks of machines may differ.

@@ -39,7 +39,7 @@ from tfcore.export.model_card import CardFacts
 from tfcore.export.replay import ReplayRequest
 from tfcore.export.request import ExportRequest
 from tfcore.preprocess.request import AnalyseRequest
-from tfcore.train.auto import described
+from tfcore.train.auto import settings_text
 from tfcore.train.request import TimeSplit, TrainRequest
 from tfcore.transform.config import DerivedParameters
 from tfcore.transform.fit import TransformRequest
@@ -136,7 +136,7 @@ def validate(context: Context) -> Steps:
         statistics=context.statistics.ref(),
         proof=context.proof.ref(),
         spans=tuple(
-            SpanFacts(span=span, ingested=out.fingerprint, **out.get()["counts"]) for span, out in ingested.items()
+            SpanFacts(span=span, ingested=out.fingerprint, **out.json()["counts"]) for span, out in ingested.items()
         ),
         splits=tuple(name for name, parts in context.parts.items() if parts),
         stored=columns.stored,
@@ -220,7 +220,7 @@ def transform(context: Context) -> Steps:
         statistics=context.statistics.ref("train"),
         weighted=context.examples("train") if named_for(read, "weight") is not None else (),
         bins=pipeline.model.bins,
-        counted=pipeline.training.counted(pipeline.model.item),
+        counted=pipeline.training.counted_column(pipeline.model.item),
         item=next(iter(pipeline.model.item), None),
     )
     if (function := pipeline.preprocess) is not None:
@@ -239,7 +239,7 @@ def resolve_settings(context: Context) -> None:
     """Check metrics and champion against the label's task, and choose the settings that pipeline.yaml leaves out."""
     if context.infers:
         notes = [*context.columns.notes, *context.transform.value.notes]
-        parameters = context.transform.get()["parameters"]
+        parameters = context.transform.json()["parameters"]
         context.column_table = column_table(context.columns, context.pipeline, notes, parameters)
     check_metrics(context.loaded, (context.label.task,))
     if context.champion is not None and (reason := champions.label_mismatch(context, context.champion)):
@@ -248,7 +248,7 @@ def resolve_settings(context: Context) -> None:
     training, model = context.resolved
     context.settings = ResolvedSettings(
         rows=context.data_facts.rows,
-        says=described(training, model),
+        says=settings_text(training, model),
         training=training.model_dump(mode="json"),
         model=model.model_dump(mode="json"),
     )
@@ -288,7 +288,7 @@ def evaluate(context: Context) -> Steps:
     yield Step(_evaluate_request(context, _trained_model(context)))
 
 
-def take_candidate(context: Context) -> None:
+def set_candidate(context: Context) -> None:
     """Take the trained model as the candidate; adds a note if the champion was judged on eval rows drawn otherwise."""
     context.candidate = Candidate(context.output(TrainRequest.name), context.output(EvaluateRequest.name))
     if context.champion is not None:
@@ -299,7 +299,7 @@ def _evaluate_request(context: Context, model: TrainedModel | SavedModel, split:
     config, trained = context.pipeline.evaluation, isinstance(model, TrainedModel)
     # the baselines of the item are computed beside a training, not a version
     item = config.item if trained else None
-    ranked = item is not None and context.pipeline.ranks_index and context.group is not None
+    ranked = item is not None and context.pipeline.ranks_among_all_items and context.group is not None
     return EvaluateRequest(
         batch_size=config.batch_size,
         columns=context.prediction_columns,
@@ -340,7 +340,7 @@ def measure(context: Context) -> Steps:
         judge.role: scored
         for judge in context.judges
         if judge.role == "champion"
-        and (scored := champions.scored_by(context, judge)) is not None
+        and (scored := champions.judge_predictions(context, judge)) is not None
         and not champions.trained_on_eval_rows(context, judge.version)
     }
     yield Step(_measure_request(context, _candidate(context).scored, beside))
@@ -375,7 +375,7 @@ def _measure_request(
         seed=context.chosen_seed,
         ndcg_at=pipeline.ndcg_at,
         item=config.item,
-        retrieval=pipeline.ranks_index,
+        retrieval=pipeline.ranks_among_all_items,
         metrics=context.loaded.own_metrics,
         predictions=predictions_of(scored),
         statistics=context.statistics.ref(None),
@@ -410,7 +410,7 @@ def gate(context: Context) -> Steps:
         own_objective=any((training.loss, training.class_weights, training.ranking, training.retrieval)),
         ndcg_at=pipeline.ndcg_at,
         item=pipeline.evaluation.item,
-        retrieval=pipeline.ranks_index,
+        retrieval=pipeline.ranks_among_all_items,
         metrics=context.loaded.own_metrics,
         candidate=JudgedCandidate(
             model=candidate.trained.fingerprint,
@@ -431,7 +431,7 @@ def gate(context: Context) -> Steps:
     yield Step(request)
 
 
-def take_verdict(context: Context) -> None:
+def apply_verdict(context: Context) -> None:
     """End the run if the verdict promotes nothing, unless the run was asked to end with a certain stage."""
     promoted = context.same_model is None and context.output(GateRequest.name).value.status == PROMOTED
     context.over = not promoted and context.last is None
@@ -454,7 +454,7 @@ def measure_test(context: Context) -> Steps:
         yield Step(request, "measure test")
 
 
-def note_test(context: Context) -> None:
+def set_test_metrics(context: Context) -> None:
     if context.has("measure test"):
         found = context.output("measure test").value
         context.test = TestMetrics(rows=found.rows, metrics=found.metrics)
@@ -462,7 +462,7 @@ def note_test(context: Context) -> None:
 
 def export(context: Context) -> Steps:
     """Yields the step that writes the SavedModel and its model card."""
-    pipeline, measured, verdict = context.pipeline, context.measured.get(), _verdict(context)
+    pipeline, measured, verdict = context.pipeline, context.measured.json(), _verdict(context)
     card = CardFacts(
         model=pipeline.name,
         label=pipeline.label.column or pipeline.label.expression or "",
@@ -510,7 +510,7 @@ def replay(context: Context) -> Steps:
 
 def state_facts(context: Context) -> None:
     """Set `context.facts`: what the registry keeps of a version that is published from this run."""
-    replayed = context.output(ReplayRequest.name).get()
+    replayed = context.output(ReplayRequest.name).json()
     context.facts = champions.facts_of(context, context.reference) | {"replay": replayed}
 
 

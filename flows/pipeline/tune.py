@@ -28,7 +28,7 @@ from flows.pipeline.listeners import Reporter
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError, Pruned
 from headway.messages import counted, number
-from headway.registry.gc import running
+from headway.registry.gc import run_lease
 from headway.registry.leases import WAIT_SECONDS
 from headway.stages.step import Output
 from headway.storage.atomic_io import replace_text
@@ -155,7 +155,7 @@ def _runs(context: Context, report: Reporter, wait_seconds: float) -> Iterator[R
     lock, lease_seconds = context.store.lock(f"run-{context.loaded.pipeline.name}", {"run": name}), WAIT_SECONDS
     with (
         lock.held(wait_seconds=wait_seconds, on_wait=report.note),
-        running(context.store, name, name, wait_seconds=max(wait_seconds, lease_seconds), on_wait=report.note),
+        run_lease(context.store, name, name, wait_seconds=max(wait_seconds, lease_seconds), on_wait=report.note),
         Child(on_line=report.relay) as child,
     ):
         told: set[str] = set()
@@ -273,7 +273,7 @@ class _Study:
         if self.pruner is not None:
             study = {"journal": self.journal, "study": self.digest, "trial": trial, "pruner": self.pruner}
             training["pruning"] = Pruning.model_validate(study).model_dump(mode="json")
-        context = replace(self.context, loaded=self.context.loaded.changed(overrides))
+        context = replace(self.context, loaded=self.context.loaded.with_overrides(overrides))
         return _holdout_loss(self.run(context, **training).outputs[-1])
 
     def result(self, holdout: float) -> Tuning:
@@ -301,7 +301,7 @@ class _Study:
 
 
 def _holdout_loss(output: Output) -> HoldoutLoss:
-    result = output.get()
+    result = output.json()
     return HoldoutLoss(loss=result["holdout_loss"], steps=result["steps"], training_seconds=result["seconds"])
 
 
@@ -353,7 +353,7 @@ def overrides_at(loaded: LoadedPipeline, base: Context, point: Mapping[str, Any]
     nested = {key: value for key, value in point.items() if key not in overrides}
     if not nested:
         return overrides
-    pipeline = loaded.changed(overrides).pipeline
+    pipeline = loaded.with_overrides(overrides).pipeline
     training, model = resolve(pipeline.training, pipeline.model, base.data_facts)
     settings = {"training": training.model_dump(mode="json"), "model": model.model_dump(mode="json")}
     for key, value in nested.items():
@@ -381,7 +381,7 @@ def check_space(loaded: LoadedPipeline, base: Context, space: Space) -> None:
     for key, values in space.items():
         for value in values.ends() if isinstance(values, Range) else values:
             try:
-                loaded.changed(overrides_at(loaded, base, {key: value}))
+                loaded.with_overrides(overrides_at(loaded, base, {key: value}))
             except ConfigError as error:
                 where = f"{loaded.file}: tune.space: {key}"
                 fix = error.fix or "correct the key, or the values to choose from"

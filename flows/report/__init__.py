@@ -1,1 +1,1 @@
-"""How a run ended and what it did, told for the terminal, Prefect's artifacts, the report of a run and the site of a store."""
+"""Texts, tables and pages on runs: for the terminal, Prefect's artifacts, a run's report and the site of a store."""

@@ -151,7 +151,7 @@ _DRAWN = frozenset(curve.table for curve in _CURVES)
 
 def tables_of(task: str, rows: Rows) -> dict[str, Columns]:
     """Returns the task's tables that are drawn as charts, computed on the rows that a model scored."""
-    return {table.name: table.on(rows) for table in task_of(task).tables if table.name in _DRAWN}
+    return {table.name: table.compute(rows) for table in task_of(task).tables if table.name in _DRAWN}
 
 
 BINS, FEW, _OUTER = 20, 20, (0.01, 0.99)

@@ -70,20 +70,20 @@ class ComparedModel(Frozen):
     run: str | None
     task: str | None
     metrics: Metrics
-    """Its metrics on the eval rows of its own run."""
+    """The model's metrics on the eval rows of the run that trained it."""
     facts: Mapping[str, str]
     """Facts about it in words, by name."""
 
     results: RunResults = Field(exclude=True)
     train: tuple[str, ...] = Field(exclude=True)
     eval: tuple[str, ...] = Field(exclude=True)
-    """The spans of its train rows (`train`) and of its eval rows."""
+    """The spans of the model's train rows (`train`) and of its eval rows (`eval`)."""
     evaluated: Mapping[str, str] = Field(exclude=True)
-    """The fingerprints of its run's evaluations, by title."""
+    """{title: fingerprint} of the evaluation steps of the model's run."""
     config: Mapping[str, JsonValue] | None = Field(default=None, exclude=True)
     code: Code | None = Field(default=None, exclude=True)
     columns: Mapping[str, str] | None = Field(default=None, exclude=True)
-    """The types of the columns of its train rows, without the label; None where their statistics are gone."""
+    """{column: type} of the model's train rows, without the label; None if their statistics are gone."""
     files: Mapping[str, str] = Field(default={}, exclude=True)
     """The digest of each span's raw files, where it was kept."""
     letter: str = Field(default="", exclude=True)
@@ -203,7 +203,7 @@ def compare(registry: Registry, first: str, second: str) -> Comparison:
 
 
 def _primary(a: ComparedModel, b: ComparedModel) -> str | None:
-    """Returns the metric that decides: that of a side's gate, else of the task, else the first of both; None: none."""
+    """Returns the metric that decides: of a side's gate, else of the task, else the first common one; None: none."""
     both = [name for name in a.metrics.metrics if name in b.metrics.metrics]
     wanted = [side.results.verdict.primary for side in (b, a) if side.results.verdict is not None]
     wanted += [task_of(a.task).primary] if a.task is not None and ":" not in a.task else []
@@ -318,7 +318,7 @@ def _model(
     judged: tuple[str | None, int | None],
     told: Mapping[str, str],
 ) -> ComparedModel:
-    """Returns the side of a comparison with those fields that versions and runs both have.
+    """Returns one side of a comparison, with the fields that versions and runs both have.
 
     Args:
         parts: the spans of its splits, by split.
@@ -363,8 +363,8 @@ def _model(
 
 
 def _on_the_same_rows(store: Store, a: ComparedModel, b: ComparedModel, primary: str | None) -> SameRows | None:
-    """Returns B - A on the rows that both scored: those of B's run if it scored A beside its candidate, or the reverse,
-    or those of each one's own run if these are the same eval rows; None without such rows."""
+    """Returns B - A on rows that both scored; None if there are none. The rows are from B's run if it scored A beside
+    its candidate, or from A's run if it scored B, or from both runs if their eval rows are the same."""
     task = a.task
     if task != b.task or task is None or ":" in task:
         return None
@@ -419,7 +419,7 @@ class _Rules(Frozen):
         return metrics_of(self.task, self.ndcg_at, item=self.item)
 
     def rows(self, table: pa.Table) -> Rows:
-        """Returns the rows of a predictions table; those of one group belong together."""
+        """Returns the rows of a predictions table, with their group if there is one."""
         read = tuple(name for name in (self.group, self.item) if name) if self.ndcg_at is not None else ()
         return rows_of(table, self.task, self.group, columns=read)
 

@@ -52,7 +52,7 @@ def findings_of(validated: Validated) -> list[Finding]:
 
 
 def splits_table(validated: Validated) -> list[Table]:
-    """Returns the table of the splits and their labels, noting what is proven of them; an empty list without one."""
+    """Returns the table of the splits and their labels, with a note on what is proven; an empty list without splits."""
     note = sentence("; ".join(validated.proof))
     return [Table("Splits", validated.splits, note)] if validated.splits else []
 
@@ -176,11 +176,11 @@ def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) 
 def _labels(
     bars: Sequence[str | int | float], drawn: int, temporal: Temporal | None, told: Collection[object]
 ) -> dict[float, str]:
-    """Returns labels by their places: below the middle of the bar of a value, or at an edge between bars.
+    """Returns {position: label}: below the middle of a value's bar, or at an edge between bars.
 
     Args:
-        drawn: the number of bars; of edges there is one more.
-        told: the texts that a page may name.
+        drawn: the number of bars; `bars` has as many values, or one more if they are edges.
+        told: the texts that a page may show.
     """
     middle = 0.5 if len(bars) == drawn else 0.0
     if isinstance(bars[0], str):
@@ -196,7 +196,7 @@ def _labels(
 
 
 def by_weight(results: RunResults, names: list[str]) -> tuple[list[str], str]:
-    """Returns the columns, the label first, then those that matter most; and, in words, what they are ordered by."""
+    """Returns the columns by importance, the label first; and, in words, what they are ordered by."""
     importance = results.importance
     weights = {each.column: each.permuted or 0.0 for each in importance.columns} if importance is not None else {}
     by = "how much they matter to the model"
@@ -215,8 +215,8 @@ def loaded(folder: Path | None, names: Sequence[str]) -> Statistics:
 
 
 def _champion(results: RunResults, names: Sequence[str]) -> tuple[str, Statistics, Mapping[str, ColumnSummary]]:
-    """Returns the name of the champion that validation compared with, the statistics of the named columns in its train
-    rows, and the summaries of all columns in these; all are empty if the store lacks them."""
+    """Returns the name of the champion in validation, the statistics of the columns `names` in its train rows, and the
+    summaries of all columns in its train rows. All are empty if the store lacks them."""
     champion = results.key("validate").get("champion") or {}
     fingerprint = champion.get("statistics")
     if (
@@ -233,8 +233,8 @@ FEW_ROWS = 3
 _LONGEST, _MOMENT = 12, 19
 """Characters of a word and of a time at an axis."""
 _NEAR, _DIGITS, _DIGITS_OF_LARGE = 0.01, 9, 3
-"""How far the text of a tick may be from its place, as a share of the axis; the most digits of a tick, and those that `number`
-tells of a large one."""
+"""How far a tick's text may be from the tick's value, as a share of the axis; the most digits of a tick's text; and the
+digits that `number` writes of a large number."""
 _FIGURES = ("mean", "std", "min", "p25", "median", "p75", "max", "shortest", "longest")
 
 
@@ -297,7 +297,7 @@ def usual_values(column: ColumnSummary) -> str:
 
 
 def ticks(values: Sequence[float]) -> list[str]:
-    """Returns the texts of an axis's numbers, with four digits or as many more as it takes to tell them apart."""
+    """Returns the texts of an axis's numbers, with four digits, or more where rounding would move a tick visibly."""
     digits = 4
     far = _NEAR * (max(values) - min(values))
     while digits < _DIGITS and any(abs(float(f"{value:.{digits}g}") - value) > far for value in values):

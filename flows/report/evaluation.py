@@ -21,7 +21,7 @@ from headway.errors import HeadwayError
 from headway.evaluation.measured import Measured, Metrics, MetricValue, SliceMetrics, Threshold, Values, WorstSlices
 from headway.evaluation.predictions import read_predictions
 from headway.evaluation.predictions import rows_of as prediction_rows
-from headway.evaluation.slices import named
+from headway.evaluation.slices import slice_text
 from headway.evaluation.threshold import AS_CONFIGURED
 from headway.evaluation.verdict import Verdict
 from headway.messages import capital, counted, ends, listed, metric_text, number, sentence, signed
@@ -326,7 +326,7 @@ def _named(measured: Measured, verdict: Verdict | None, metric: str) -> Table | 
     whole, shown, rows = measured.metrics[metric] or 0.0, found[:_MOST], list[Row]()
     for level, column, value, of in shown:
         cells: dict[str, Any] = {
-            "slice": one_line(named(column, value), 60),
+            "slice": one_line(slice_text(column, value), 60),
             "rows": of.rows,
             metric: number(level),
             "interval": ends(of.intervals.get(metric)),
@@ -342,7 +342,7 @@ def _named(measured: Measured, verdict: Verdict | None, metric: str) -> Table | 
 def _worst(found: WorstSlices) -> Table:
     rows = [
         {
-            "slice": one_line(named(each.slice, each.value), 80),
+            "slice": one_line(slice_text(each.slice, each.value), 80),
             "rows": each.rows,
             found.metric: each.loss,
             f"{found.metric} of the other rows": each.loss_of_others,

@@ -118,7 +118,7 @@ class RunResults:
 
     @functools.cached_property
     def raw_files(self) -> dict[str, Any]:
-        """The raw files by span: those of `files`, else those in the lineage of the run's version."""
+        """{span: its raw files}: `files`, else what the lineage of the run's version has."""
         kept: dict[str, Any] = {}
         if (number := self.record.version) is not None:
             registry = Registry(self.store, self.record.pipeline)

@@ -13,7 +13,7 @@ from pathlib import Path
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from flows.records import MonitorState, SpanCheck, State, record_or_none, records, settled
+from flows.records import MonitorFindings, SpanCheck, State, record_or_none, records, refresh
 from flows.report.html import document
 from flows.report.model import Row, Section, Table
 from flows.report.verdict import RunSummary, Tone, ending_of
@@ -35,7 +35,7 @@ _FEW_RUNS = 20
 
 
 class RunLine(Result):
-    """What the site tells of a run: a line of its tables."""
+    """One run's line in the tables of the site."""
 
     run: str
     pipeline: str
@@ -58,7 +58,7 @@ def index_path(store: Store) -> Path:
 
 
 def site_of_report(place: str) -> str:
-    """Returns the address of the site's first page, given that of a report in the same store."""
+    """Returns the address of the site's first page, by the address of a report in the same store."""
     return f"{place.rpartition('/runs/')[0]}/site/index.html"
 
 
@@ -105,7 +105,7 @@ def _run_lines(store: Store) -> list[RunLine]:
         if record is None or record.run not in wanted:
             continue
         if record.going_on:
-            record = settled(record, store.lock(f"run-{record.pipeline}").owner(), store.clock())
+            record = refresh(record, store.lock(f"run-{record.pipeline}").owner(), store.clock())
         ending = ending_of(record)
         kept[record.run] = RunLine(
             run=record.run,
@@ -268,7 +268,7 @@ def _versions(
 
 def _monitored(store: Store, name: str, metric: str | None) -> Section | None:
     """Returns the section on drift and the champion's metric by span; None if `headway monitor` checked no span."""
-    found = MonitorState.of(store, name).versions
+    found = MonitorFindings.of(store, name).versions
     checks = sorted((check for spans in found.values() for check in spans.values()), key=lambda check: check.span)
     checks = checks[-_MOST_SPANS:]
     if not checks:
@@ -292,7 +292,7 @@ def _monitored(store: Store, name: str, metric: str | None) -> Section | None:
 def _alarms(store: Store, registry: Registry) -> list[str]:
     """Returns the alarms of `headway monitor` about the newest span that it checked against the champion."""
     champion = _champion(registry)
-    spans = MonitorState.of(store, registry.name).versions.get(champion.version, {}) if champion is not None else {}
+    spans = MonitorFindings.of(store, registry.name).versions.get(champion.version, {}) if champion is not None else {}
     newest: SpanCheck | None = max(spans.values(), key=lambda check: check.span, default=None)
     return [f"{newest.span}: {alarm}" for alarm in newest.alarms] if newest is not None else []
 

@@ -125,7 +125,7 @@ def summary(record: RunRecord, places: Sequence[tuple[str, object]] = (), *, ver
         places: what the run made, each as (name, path).
         verbose: whether to show every check and number, notes, settings and paths.
     """
-    ending, stages, ran = ending_of(record), record.stages, record.ran
+    ending, stages, ran = ending_of(record), record.stages, record.executed_steps
     most = len(ending.concerns) if verbose else 1 if ending.tone == "red" else 3
     lines = [wrapped("warning: ", concern) for concern in ending.concerns[:most]]
     if (others := len(ending.concerns) - most) > 0:

@@ -18,7 +18,7 @@ from flows.records import NO_VERDICT, ChampionSummary, RunRecord, State
 from flows.report.model import Finding, Section, Table, cell
 from flows.report.versions import UNCLEAR, change_text, outcome_of, rows_of
 from headway.config import Frozen
-from headway.evaluation.slices import named, parts_of
+from headway.evaluation.slices import parts_of, slice_text
 from headway.evaluation.verdict import (
     ANCHOR,
     BETTER,
@@ -41,12 +41,12 @@ from headway.evaluation.verdict import (
 from headway.messages import (
     agree,
     between,
-    chance,
     counted,
     listed,
     metric_text,
     metrics_line,
     number,
+    p_text,
     sentence,
     signed,
     some,
@@ -95,14 +95,14 @@ class RunSummary(Frozen):
     concerns: tuple[str, ...] = ()
     """What a person should look at, whatever the verdict."""
     said: tuple[str, ...] = ()
-    """Beside the headline: the version that is in production after a candidate was not promoted, what changed since the champion,
-    the gate's reasons that neither the headline nor a check says, and what would change the verdict."""
+    """Sentences beside the headline: the version that stays in production, what changed since the champion, the gate's
+    reasons that neither the headline nor a check says, and what would change the verdict."""
     notes: tuple[str, ...] = ()
     """The gate's remarks that decided nothing and that no check says."""
     checks: tuple[Check, ...] = ()
-    """The gate's checks, those that speak against the candidate first."""
+    """The gate's checks; the ones against the candidate come first."""
     headlined: tuple[str, ...] = ()
-    """The keys of the checks that the headline and the concerns tell: those of a first model with the baselines."""
+    """The keys of the checks that the headline states: a first model's with the baselines; else empty."""
     judged_on: str = ""
     """A phrase for the rows on which the values of all checks were computed."""
     meanings: str = ""
@@ -121,7 +121,7 @@ class RunSummary(Frozen):
         return self.label if self.tone == "plain" else f"{self.label} ({self.tone})"
 
     def tables(self, *, brief: bool = False, narrow: bool = False) -> list[Table]:
-        """Returns a table of the first checks, and a folded one of the others; an empty list without checks.
+        """Returns a table of the first checks and a folded table of the others; an empty list without checks.
 
         Args:
             brief: only the first checks that the headline does not tell, without intervals, and the number of others.
@@ -280,7 +280,7 @@ _TITLES = {
 
 
 def _row(check: Check, narrow: bool, level: float | None) -> dict[str, object]:
-    where = None if check.slice is None else named(check.slice, check.slice_value)
+    where = None if check.slice is None else slice_text(check.slice, check.slice_value)
     what = " on ".join(filter(None, [check.metric, where]))
     unknown = "{what} against the {name}" if check.against else "{name}: {what}"
     known = _TITLES.get(check.name, unknown if what else "{name}")
@@ -443,8 +443,8 @@ def level(verdict: Verdict) -> str:
 
 
 def _worth_a_note(checks: Sequence[Check], *, missed: bool) -> list[Check]:
-    """Returns the checks that are worth a note: no comparisons on slices; thresholds that were not checked and, unless
-    one is `missed`, those nearest to their limits."""
+    """Returns the checks that are worth a note: unchecked thresholds, the thresholds nearest to their limits unless one
+    is `missed`, and comparisons on all rows. Comparisons on slices and ones that were not made are left out."""
     thresholds = [check for check in checks if check.name == THRESHOLD]
     met = [] if missed else nearest_to_limits([check for check in thresholds if check.value is not None])
     others = [c for c in checks if c.name != THRESHOLD and c.slice is None and c.outcome != "not compared"]
@@ -476,7 +476,7 @@ def _general(verdict: Verdict) -> list[str]:
 def _left_out(entry: LeftOut) -> str:
     if entry.values is not None:
         return f"{counted(entry.values, 'value')} of {entry.slice} ({entry.why})"
-    return f"{named(entry.slice, entry.value)} ({entry.why})"
+    return f"{slice_text(entry.slice, entry.value)} ({entry.why})"
 
 
 # --- one check
@@ -498,7 +498,7 @@ def _without_value(check: Check, verdict: Verdict) -> Text:
 def _threshold(check: Check, verdict: Verdict) -> Text:
     if check.outcome == "not checked":
         return _unchecked_text(check)
-    where = f" on {named(check.slice, check.slice_value)}" if check.slice else ""
+    where = f" on {slice_text(check.slice, check.slice_value)}" if check.slice else ""
     value = f"{check.metric}{where} is {number(check.value)}"
     if check.passed:
         return Text(f"{value}, {check.limit} {number(check.allowed)} is required")
@@ -510,7 +510,7 @@ def _threshold(check: Check, verdict: Verdict) -> Text:
 
 
 def _unchecked_text(check: Check) -> Text:
-    """Returns the sentence that a threshold could not be checked on a slice, or was not on some of its values."""
+    """Returns the sentence that a threshold was not checked on a slice, or not on some values of the slice."""
     least, count = f"{number(check.allowed)} rows (gate.slice_min_rows)", check.count or 0
     key = check.slice if check.slice_value is None else f"{check.slice}={check.slice_value}"
     if check.passed:
@@ -527,7 +527,7 @@ def _unchecked_text(check: Check) -> Text:
 
 def _compared(check: Check, verdict: Verdict) -> Text:
     """Returns the text of a check that compares a metric with another version's on the same rows."""
-    at = f"{named(check.slice, check.slice_value)} ({counted(check.rows or 0, 'row')}): " if check.slice else ""
+    at = f"{slice_text(check.slice, check.slice_value)} ({counted(check.rows or 0, 'row')}): " if check.slice else ""
     verb, side = ("fell", "drop") if (check.change or 0) < 0 else ("rose", "rise")
     metric, limit = f"{at}{check.metric}", f"the limit of {number(check.allowed)}"
     against = f"{check.against}, the anchor" if check.name == ANCHOR else check.against
@@ -548,7 +548,7 @@ def _compared(check: Check, verdict: Verdict) -> Text:
     if check.outcome == CANNOT_TELL:
         details.append(f"the smallest loss that could have been detected is {number(check.detectable)}")
     if check.slice and not check.passed:
-        details.append(f"{chance(check.p_adjusted)} after correcting for all slices")
+        details.append(f"{p_text(check.p_adjusted)} after correcting for all slices")
     return Text(summary, "; ".join(details))
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from headway.evaluation.compare import compare
-from headway.evaluation.units import CLASS_ROWS, FIRST_CLASS_ROWS, uncompared, units
+from headway.evaluation.units import CLASS_ROWS, FIRST_CLASS_ROWS, units, why_not_comparable
 from headway.evaluation.verdict import Check
 from headway.metrics.base import Floats, Metric, Rows
 from headway.tasks.base import LabelFacts, Task
@@ -37,15 +37,15 @@ def constant(task: Task, facts: LabelFacts, rows: Rows, metrics: Sequence[Metric
     values: dict[str, float | None] = {}
     for metric in metrics:
         predicted = constant_predictions(task, facts, metric, len(rows))
-        values[metric.name] = None if predicted is None else metric.on(rows.predicted(predicted))
+        values[metric.name] = None if predicted is None else metric.cached_value(rows.predicted(predicted))
     return values
 
 
 def constant_predictions(
     task: Task, facts: LabelFacts, metric: Metric, rows: int, best_by: str | None = None
 ) -> Floats | None:
-    """Returns the predictions of the constant that is best by `metric`, or by the metric `best_by`; those that order
-    nothing for ranking metrics. None if the labels' facts do not give a constant."""
+    """Returns the predictions of the constant that is best by `metric`, or by the metric `best_by`. For ranking metrics
+    the predictions order nothing. None if the labels' facts do not give a constant."""
     return _order(metric.name, rows) if metric.unit == "groups" else task.constant(facts, rows, best_by or metric.name)
 
 
@@ -106,8 +106,8 @@ def judge_first_model(
     """Returns the test of a model that replaces none against the constant; None where no metric has a value.
 
     It is better when its primary metric is better beyond chance, or is not worse and another metric is better. It is
-    worse when it is so beyond chance by a metric that it was trained for. Otherwise the outcome is "cannot tell", or
-    "too few rows" if `uncompared` names a reason. The metrics share the error of `confidence` (Bonferroni); few rows
+    worse when a metric that it was trained for is worse beyond chance. Otherwise the outcome is "cannot tell", or "too
+    few rows" if `why_not_comparable` names a reason. The metrics share the error of `confidence` (Bonferroni); few rows
     get Student's t.
 
     Args:
@@ -131,7 +131,7 @@ def judge_first_model(
             if by_loss is not None and by_loss.worse:
                 return BaselineTest("worse", by_loss)
     found = [*tested.values()]
-    if uncompared(metrics[0], rows, FIRST_CLASS_ROWS):
+    if why_not_comparable(metrics[0], rows, FIRST_CLASS_ROWS):
         return BaselineTest("too few rows", found[0] if found else None)
     if not found:
         return None
@@ -156,13 +156,13 @@ def judge_against_baseline(
 ) -> BaselineTest | None:
     """Returns the test of a candidate against a baseline, where there is a champion; None where no metric has a value.
 
-    It beats it when its primary metric, the first of `metrics`, is better. On few rows the value alone decides, so that
-    chance rejects no good model. From 1,000 rows on it must be better beyond chance (the interval of the gain is wholly
-    above 0): by its value, a model that learned nothing would pass in half of all cases. For auc the rows of the rarer
-    class count twice, with groups the groups. It also beats it when the primary metric is not worse beyond chance and
-    another of `metrics` is better beyond chance: a class of 95% leaves accuracy no room, and one outlier can decide an
-    RMSE. Where a metric cannot be compared (`uncompared`: fewer than 20 rows, groups, or rows of a class) its value
-    alone counts. A metric without a value is passed over; the next one stands in for the primary one.
+    The candidate wins if its primary metric, the first of `metrics`, is better. On few rows the value alone decides, so
+    that chance rejects no good model. From 1,000 rows on it must be better beyond chance (the interval of the gain is
+    wholly above 0): by its value, a model that learned nothing would pass in half of all cases. For auc, twice the rows
+    of the rarer class are counted; with groups, the groups. The candidate also wins if the primary metric is not worse
+    beyond chance and another of `metrics` is better beyond chance: a class of 95% leaves accuracy no room, and one
+    outlier can decide an RMSE. Only the value counts where `why_not_comparable` gives a reason (fewer than 20 rows,
+    groups, or rows of a class). A metric without a value is skipped; if it is the primary one, the next replaces it.
 
     Args:
         others: the predictions of the baseline; None: those of the constant.

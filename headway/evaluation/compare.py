@@ -15,7 +15,7 @@ from statistics import NormalDist
 from typing import Any
 
 from headway.evaluation.intervals import Sample, Spread, quantile, spread_of, tail
-from headway.evaluation.units import CLASS_ROWS, uncompared
+from headway.evaluation.units import CLASS_ROWS, why_not_comparable
 from headway.evaluation.verdict import Check
 from headway.metrics.base import Floats, Metric, Rows
 
@@ -111,7 +111,7 @@ def compare(
     found: dict[str, Difference] = {}
     for metric in metrics:
         check()
-        values, few = [metric.on(each) for each in models], uncompared(metric, rows, class_rows)
+        values, few = [metric.cached_value(each) for each in models], why_not_comparable(metric, rows, class_rows)
         known = few is None and None not in values
         found[metric.name] = _difference(metric, values, spread_of(metric, samples) if known else None, few)
     return found

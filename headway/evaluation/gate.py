@@ -41,15 +41,15 @@ from headway.evaluation.predictions import (
     check_same_rows,
     measured,
     metrics_of,
+    metrics_without_value,
     read_predictions,
     rows_of,
     sample_of,
-    unusable,
-    without_value,
+    unusable_text,
 )
-from headway.evaluation.requests import Champion, GateRequest, newer, trained_on
+from headway.evaluation.requests import Champion, GateRequest, newer_data_check, spans_trained_on
 from headway.evaluation.slices import slice_rows
-from headway.evaluation.tolerance import Comparison, Margins, decayed, made_up_for, within_tolerances, worth
+from headway.evaluation.tolerance import Comparison, Margins, decay_checks, made_up_for, with_errors, within_tolerances
 from headway.evaluation.units import with_resampling_units
 from headway.evaluation.verdict import (
     ANCHOR,
@@ -64,11 +64,11 @@ from headway.evaluation.verdict import (
     Check,
     LeftOut,
     Metrics,
+    MetricsWithErrors,
     Model,
     ModelMetrics,
     Status,
     Verdict,
-    Worth,
     is_better,
     write_verdict,
 )
@@ -115,7 +115,7 @@ class _Decision:
         """Keyword arguments of every comparison with a baseline."""
         self.spans = tuple(sorted({span for span, _ in request.eval}))
         self.values = self.models.measured(self.models.candidate)
-        self.broken = unusable(self.models.candidate)
+        self.broken = unusable_text(self.models.candidate)
         self.tolerances = self._tolerances()
         self.checks: list[Check] = []
         self.champion: Metrics | None = None
@@ -139,7 +139,7 @@ class _Decision:
         for check in threshold_checks(self.config, self.models, self.values):
             self._add(check)
         if not self.broken:
-            for names in without_value(self.tolerances, self.values, first=champion is None):
+            for names in metrics_without_value(self.tolerances, self.values, first=champion is None):
                 self._add(Check(name="has a value", outcome="no value", names=names), REJECTED)
             self._beside_baselines()
         basis: Basis | None = "first model"
@@ -198,7 +198,7 @@ class _Decision:
             too_few = Check(name="comparable", outcome="too few rows", why=why, names=tuple(names))
             self._add(too_few.model_copy(update={"against": _name(champion)}), NEEDS_PERSON)
         self._champion_decay(champion, overall)
-        data = newer(self.request.candidate, champion)
+        data = newer_data_check(self.request.candidate, champion)
         better = is_better(overall, self.primary)
         self._beside_anchor(blocks=data.passed and not better)
         if better:
@@ -236,9 +236,9 @@ class _Decision:
         if champion.worth is None:
             return
         judging = self.models.judging
-        today = self.models.worth(self.models.of(champion), [judging[name] for name in self.tolerances])
+        today = self.models.metrics_with_errors(self.models.of(champion), [judging[name] for name in self.tolerances])
         options: dict[str, Any] = {"version": champion.version, "confidence": self.config.confidence}
-        found = decayed(champion.worth, today, self.tolerances, judging, **options)
+        found = decay_checks(champion.worth, today, self.tolerances, judging, **options)
         gains = {check.metric: check.gained for check in compared}
         mended: bool | None = all(made_up_for(check, gains[check.metric]) for check in found)
         if self.request.candidate.predictions == champion.predictions:
@@ -273,10 +273,10 @@ class _Decision:
         if other.incompatible is not None or other.predictions is None:
             why = other.incompatible or "it has no predictions"
             return cause.model_copy(update={"outcome": "incompatible", "why": why})
-        spans = trained_on(other.train, other.split, request.eval, request.split)
+        spans = spans_trained_on(other.train, other.split, request.eval, request.split)
         if spans:
             return cause.model_copy(update={"outcome": "trained on these rows", "names": tuple(spans)})
-        if broken := unusable(self.models.of(other)):
+        if broken := unusable_text(self.models.of(other)):
             return cause.model_copy(update={"outcome": "not finite", "why": broken})
         return None
 
@@ -291,7 +291,7 @@ class _Decision:
         for name, predictions in self.request.baselines.items():
             table = self.models.table(predictions)
             self.models.check_same(table, f"the baseline {name}'s", predictions)
-            if not unusable(table):
+            if not unusable_text(table):
                 self._beside_baseline(name, self.models.rows(table).prediction, metrics)
 
     def _beside_constant(self, metrics: Sequence[Metric]) -> None:
@@ -384,7 +384,7 @@ class _Decision:
             slices_compared=len({(c.slice, c.slice_value) for c in self.checks if c.name == CHAMPION and c.slice}),
             left_out=self.left_out,
             slices_chosen=request.slices if request.slices_chosen and self.compared else None,
-            worth=None if self.broken else models.worth(models.candidate, compared),
+            worth=None if self.broken else models.metrics_with_errors(models.candidate, compared),
         )
 
 
@@ -446,7 +446,7 @@ def _on_slice(config: GateConfig, models: "ScoredModels", name: str, key: str, b
         if len(at) < config.slice_min_rows:
             few += 1
             continue
-        measured = metric.on(rows.at(at))
+        measured = metric.cached_value(rows.at(at))
         if measured is None and only is None:
             unknown += 1
             continue
@@ -519,10 +519,10 @@ class ScoredModels:
         """Returns every metric of a model, by name."""
         return measured(tuple(self.judging.values()), self.rows(table))
 
-    def worth(self, table: pa.Table, metrics: Sequence[Metric]) -> Worth:
+    def metrics_with_errors(self, table: pa.Table, metrics: Sequence[Metric]) -> MetricsWithErrors:
         """Returns a model's value, gain over the constant and error, by each of these metrics."""
         request = self.request
-        return worth(
+        return with_errors(
             self.task, self.rows(table), metrics, label=request.label, seed=request.seed, check=self.monitor.check
         )
 

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.evaluation.units import effective_units, resampling_units, uncompared
+from headway.evaluation.units import effective_units, resampling_units, why_not_comparable
 from headway.messages import agree, listed
 from headway.metrics.base import Floats, Metric, Rows, by_unit
 
@@ -48,10 +48,10 @@ BLOCKS = 20
 MOST_UNITS = 50_000
 """Of more rows, or groups, a random sample of so many gives the standard errors."""
 MOST_PARTS = 64
-"""A metric that is the sum of more parts, such as a bias over many classes, is taken to have a derivative: the
-covariance of all parts would cost more."""
+"""The most parts of a metric that is a sum of |parts|. With more, such as a bias over many classes, it is treated as
+differentiable: the covariance of all parts would cost more."""
 PRECISE = 0.01
-"""How far a sample's standard error may be from that of all rows, as a share of it, in two of three cases."""
+"""The relative error that a sample's standard error may have in two of three cases, compared with all rows."""
 FEW = 5
 """If no more than so many rows carry half of the variance, rare rows decide it."""
 
@@ -77,18 +77,18 @@ def intervals(
     unit are resampled together."""
     sample = Sample(rows, seed)
     return {
-        metric.name: None if uncompared(metric, rows) else _interval(metric, sample, (1 + confidence) / 2)
+        metric.name: None if why_not_comparable(metric, rows) else _interval(metric, sample, (1 + confidence) / 2)
         for metric in metrics
     }
 
 
 def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
-    """Returns a sentence that names the metrics of which a few rows or units carry half of the variance; else None. How
-    large such rows are is hardly known from so few of them, and intervals are too narrow."""
+    """Returns a warning that names the metrics for which a few rows or units carry half of the variance; else None.
+    The intervals of these metrics may be too narrow: a few rows do not tell how extreme such rows can be."""
     sample = Sample(rows, 0)
     found: dict[str, int] = {}
     for metric in metrics:
-        moved = None if uncompared(metric, rows) else sample.moved(metric, metric.influence_by_unit)
+        moved = None if why_not_comparable(metric, rows) else sample.moved(metric, metric.influence_by_unit)
         if moved is None:
             continue
         squares = moved**2
@@ -204,10 +204,10 @@ def widened(moved: Floats, effective: float) -> Floats:
 
 
 def _interval(metric: Metric, sample: Sample, probability: float) -> Interval | None:
-    if (value := metric.on(sample.rows)) is None:
+    if (value := metric.cached_value(sample.rows)) is None:
         return None
     parts = metric.parts(sample.rows)
-    of_parts = None if parts is None else sample.moved(metric, metric.parts_influence_by_unit)
+    of_parts = None if parts is None else sample.moved(metric, metric.influence_on_parts_by_unit)
     if parts is not None and of_parts is not None:
         effective = sample.effective_of(metric)
         moved = widened(of_parts, effective)
@@ -268,7 +268,7 @@ def _spread_of_parts(
 ) -> Spread | None:
     """Returns the spread of a sum of |parts|, which has no derivative where a part is 0: it is simulated from normal
     parts with their covariance."""
-    found = [metric.parts_influence_by_unit(each.rows, each.codes, each.units) for each in samples]
+    found = [metric.influence_on_parts_by_unit(each.rows, each.codes, each.units) for each in samples]
     by_model = [each.T for each in found if each is not None]
     if len(by_model) < len(samples):
         return None
@@ -284,7 +284,7 @@ def _spread_of_parts(
 
 def _jackknifed(metric: Metric, samples: Sequence[Sample]) -> Spread | None:
     first, rows = samples[0], zip(*(each.jackknifed if metric.smooth else each.thirds for each in samples), strict=True)
-    values = [[metric.on(each) for each in models] for models in rows]
+    values = [[metric.cached_value(each) for each in models] for models in rows]
     known = np.asarray([of for of in values if None not in of], np.float64)
     if len(known) < BLOCKS // 2:
         return None
@@ -300,8 +300,7 @@ def _jackknifed(metric: Metric, samples: Sequence[Sample]) -> Spread | None:
 
 
 def spread_of_sum(moved: Floats, effective: float) -> Spread | None:
-    """Returns the spread of a sum from how much each unit moves it, [units]; None where that is all 0, or not
-    finite."""
+    """Returns the spread of a sum from how much each unit moves it, [units]; None if all are 0 or one is not finite."""
     squares = moved**2
     total = float(squares.sum())
     if not (total > 0 and math.isfinite(total)):
@@ -469,8 +468,8 @@ def tail(distance: float, error: float, freedom: float) -> float:
 
 
 def holm(chances: Sequence[float]) -> list[float]:
-    """Returns the p values of several tests, corrected for their number together, so that the chance of a single false
-    finding is that of one test (Holm, "A simple sequentially rejective multiple test procedure", 1979)."""
+    """Returns the p values of several tests, corrected for their number: the chance of any false finding is then that
+    of a single test (Holm, "A simple sequentially rejective multiple test procedure", 1979)."""
     adjusted, highest = [1.0] * len(chances), 0.0
     for rank, place in enumerate(np.argsort(chances, kind="stable")):
         highest = max(highest, min(1.0, (len(chances) - rank) * chances[place]))

@@ -28,9 +28,9 @@ from headway.evaluation.predictions import (
 )
 from headway.evaluation.requests import MeasureRequest
 from headway.evaluation.slices import slice_columns, slice_rows
-from headway.evaluation.threshold import Decided, decide, with_decisions
+from headway.evaluation.threshold import DecidedRows, decide_rows, with_decisions
 from headway.evaluation.units import with_resampling_units
-from headway.evaluation.worst_slices import worst
+from headway.evaluation.worst_slices import find_worst_slices
 from headway.metrics.base import Floats, Made, Metric, MomentMetric, Rows
 from headway.metrics.classification import ORDER, orders_of_parts
 from headway.metrics.retrieval import RETRIEVAL_COLUMNS
@@ -63,14 +63,14 @@ def measure(request: MeasureRequest, out: Path, monitor: Monitor) -> dict[str, A
         ConfigError: a metric of the user's own fails.
     """
     table = read_predictions(request.predictions.file, request.columns, group=request.group)
-    result = results(table, request, monitor)
+    result = measure_table(table, request, monitor)
     if (rows := sample_of(table)) is not None:
         result["sample_of"] = rows
     (out / METRICS).write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return result
 
 
-def results(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[str, Any]:
+def measure_table(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[str, Any]:
     """Returns the result of `measure` for a predictions table, without writing it."""
     task = task_of(request.task)
     metrics = metrics_of(task, request.ndcg_at, request.metrics, request.item, request.retrieval)
@@ -79,7 +79,7 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[
     rows, drawn_by = with_resampling_units(request.units, table, rows, group=request.group)
     decided = None
     if request.threshold is not None and task.name == "binary":
-        decided = decide(request.threshold, rows, given=request.given_threshold, seed=request.seed)
+        decided = decide_rows(request.threshold, rows, given=request.given_threshold, seed=request.seed)
     rows = rows.keeping()  # what was computed of them goes
     of_all = {
         "intervals": _intervals(request, rows, metrics),
@@ -91,7 +91,7 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[
     own = table.column(ROW_LOSS).to_numpy() if ROW_LOSS in table.column_names else None
     losses = row_losses(rows, task.row_loss, own)
     by_slice = {name: _by_slice(request, table, name, rows, metrics, monitor) for name in request.slices}
-    worst_slices = worst(
+    worst_slices = find_worst_slices(
         table,
         rows,
         losses,
@@ -99,7 +99,7 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[
         min_rows=request.slice_min_rows,
         metric="loss" if own is not None else task.row_loss.name,
         confidence=request.confidence,
-        threads=at_once(len(rows)),
+        threads=thread_count(len(rows)),
         check=monitor.check,
     )
     return {
@@ -149,7 +149,7 @@ def _by_slice(
     return {value: of for (value, _), of in zip(parts, found, strict=True)}
 
 
-def at_once(rows: int) -> int:
+def thread_count(rows: int) -> int:
     """Returns the number of threads that may each work on `rows` rows at once, at a hundred bytes of arrays a row."""
     return max(1, min(MOST_THREADS, ROWS_AT_ONCE // max(rows, 1)))
 
@@ -163,7 +163,7 @@ def _each(
         rows: the most rows of one item.
     """
     own = request.metrics or ":" in request.task
-    return in_threads(of, items, most=1 if own else at_once(rows), check=monitor.check)
+    return in_threads(of, items, most=1 if own else thread_count(rows), check=monitor.check)
 
 
 def _baselines(
@@ -191,7 +191,7 @@ def _baselines(
     return found | dict(zip(others, _each(request, of_other, [*others], len(rows), monitor), strict=True))
 
 
-def _threshold(request: MeasureRequest, decided: Decided | None) -> dict[str, Any] | None:
+def _threshold(request: MeasureRequest, decided: DecidedRows | None) -> dict[str, Any] | None:
     if request.threshold is None:
         return None
     found: dict[str, Any] = {"rule": str(request.threshold), "value": None}
@@ -205,12 +205,12 @@ def _threshold(request: MeasureRequest, decided: Decided | None) -> dict[str, An
     }
 
 
-def _with_names(request: MeasureRequest, table: Table, rows: Rows, decided: Decided | None) -> dict[str, list[Any]]:
-    """Returns a table of the rows, with the names of classes. A confusion matrix has the decisions by the threshold for
-    use; other tables of decisions have those by thresholds that other rows chose."""
+def _with_names(request: MeasureRequest, table: Table, rows: Rows, decided: DecidedRows | None) -> dict[str, list[Any]]:
+    """Returns a table of the rows, with the names of classes. A confusion matrix counts decisions by the final
+    threshold; other tables of decisions use, for each row, a threshold that other rows chose."""
     if table.decides and decided is not None:
         rows = with_decisions(rows, decided.threshold) if table.name == CONFUSION.name else decided.rows
-    columns = table.on(rows)
+    columns = table.compute(rows)
     names = [name for name in _CLASSES if name in columns] if table.decides and request.classes else ()
     return columns | {name: [request.classes[i] for i in columns[name]] for name in names}
 

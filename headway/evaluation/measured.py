@@ -66,7 +66,7 @@ class WorstRow(Result):
 
 
 class WorstSlice(Result):
-    """A slice with a loss above that of all other rows beyond chance."""
+    """A slice with a loss that is higher than the loss of all other rows, beyond chance."""
 
     slice: str
     value: str

@@ -25,7 +25,7 @@ from headway.metrics.retrieval import retrieval_metrics
 from headway.metrics.user_metric import MetricSpec
 from headway.schema.columns import UNIT
 from headway.tabular.hashing import U64, hash_texts, mix64
-from headway.tabular.list_arrays import factorize, is_text, whole
+from headway.tabular.list_arrays import combine_chunks, factorize, is_text
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
@@ -48,7 +48,7 @@ _SALT = 0x6A75646765  # "judge"
 
 def measured(metrics: Sequence[Metric], rows: Rows) -> dict[str, float | None]:
     """Returns the value of each metric on these rows, by name; None where it is undefined."""
-    return {metric.name: metric.on(rows) for metric in metrics}
+    return {metric.name: metric.cached_value(rows) for metric in metrics}
 
 
 def metrics_of(
@@ -86,7 +86,7 @@ def rows_of(
     Raises:
         DataError: the columns do not agree or break the task's rules, or there is no such group column.
     """
-    prediction = whole(table.column("prediction"))
+    prediction = combine_chunks(table.column("prediction"))
     kind = prediction.type
     if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
         flat = prediction.flatten().to_numpy(zero_copy_only=False)
@@ -136,7 +136,7 @@ def read_predictions(
     path: Path, columns: Collection[str] | None = None, *, group: str | None = None, unit: bool = True
 ) -> pa.Table:
     """Returns the predictions of an evaluation. Of more than `MOST_ROWS` rows it is a random sample, the same rows for
-    every model; `unusable` still counts the bad predictions of all rows.
+    every model; `unusable_text` still counts the bad predictions of all rows.
 
     Args:
         columns: further columns to read, as far as the file has them; None: all.
@@ -211,13 +211,13 @@ def _finite(predictions: pa.Array) -> NDArray[np.bool_]:
     return found
 
 
-def unusable(rows: pa.Table) -> str | None:
+def unusable_text(rows: pa.Table) -> str | None:
     """Returns a text that counts the predictions that are not finite, in all rows of the file; None: all are."""
     facts = rows.schema.metadata or {}
     if _NOT_FINITE in facts:
         bad, first = map(int, facts[_NOT_FINITE].split())
     else:
-        finite = _finite(whole(rows.column("prediction")))
+        finite = _finite(combine_chunks(rows.column("prediction")))
         bad, first = len(rows) - int(finite.sum()), int(finite.argmin())
     if not bad:
         return None
@@ -226,7 +226,7 @@ def unusable(rows: pa.Table) -> str | None:
     return f"{bad:,} of {every:,} predictions {which}, the first in row {first:,}"
 
 
-def without_value(
+def metrics_without_value(
     compared: Collection[str], metrics: Mapping[str, float | None], *, first: bool
 ) -> list[tuple[str, ...]]:
     """Returns lists of metrics without a value, each a reason to refuse the candidate. Every metric that candidates are

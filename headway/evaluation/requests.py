@@ -14,7 +14,7 @@ from headway.evaluation.measured import Measured
 from headway.evaluation.slices import slice_columns
 from headway.evaluation.threshold import ThresholdRule
 from headway.evaluation.units import SplitUnits
-from headway.evaluation.verdict import Check, Decision, Worth
+from headway.evaluation.verdict import Check, Decision, MetricsWithErrors
 from headway.metrics.retrieval import RETRIEVAL_COLUMNS
 from headway.metrics.user_metric import MetricSpec, as_key
 from headway.schema.calendar_days import Temporal
@@ -130,7 +130,7 @@ class Champion(Frozen):
     train: Parts = Field(default=(), description="what it was trained on")
     data: dict[str, str] = Field(default={}, description="digest of the raw files of each span that it was trained on")
     eval: Parts = Field(default=(), description="the parts that it was judged on")
-    worth: Worth | None = Field(
+    worth: MetricsWithErrors | None = Field(
         default=None, description="its metrics when it was promoted; None: they were not measured"
     )
     split: str = Field(default="", description="digest of the split config its spans were ingested with")
@@ -193,7 +193,7 @@ class GateRequest(PredictionsStage[Decision]):
         return self.ndcg_at is not None
 
 
-def newer(candidate: Candidate, champion: Champion) -> Check:
+def newer_data_check(candidate: Candidate, champion: Champion) -> Check:
     """Returns a check that passes if the candidate's train data are known to be newer than the champion's.
 
     They are newer when the last span is later, or when the last span is the same and the raw files of a span that both
@@ -211,7 +211,7 @@ def newer(candidate: Candidate, champion: Champion) -> Check:
     return check.model_copy(update={"outcome": "not newer", "names": (ours, theirs)})
 
 
-def trained_on(train: Parts, train_split: str, evaluation: Parts, evaluation_split: str) -> list[str]:
+def spans_trained_on(train: Parts, train_split: str, evaluation: Parts, evaluation_split: str) -> list[str]:
     """Returns the spans whose evaluation rows a model may have been trained on, in order.
 
     Two parts of one span share no rows only if they have different names and were made by the same split config; the

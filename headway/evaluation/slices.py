@@ -4,7 +4,7 @@
     carrier x origin           # one for each pair of values
     distance: 4                # quantile bins of a number; also crossed: carrier x distance: 4
 
-Where nobody names any, `choose` takes a handful of columns that slices can be made of.
+Where nobody names any, `choose_slices` takes a handful of columns that slices can be made of.
 """
 
 import re
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from headway.errors import DataError
 from headway.evaluation.predictions import OWN
 from headway.messages import number
-from headway.tabular.list_arrays import decoded, factorize, whole
+from headway.tabular.list_arrays import combine_chunks, decoded, factorize
 
 _BINS = re.compile(r"(?P<column>.*\S)\s*:\s*(?P<bins>\d+)")
 MOST_BINS = 100
@@ -28,7 +28,7 @@ MISSING = "(null)"
 FEW_VALUES = 20
 """A column with more values is not sliced by them unless it is named."""
 MOST_VALUES, MOST_NUMBERS, DEFAULT_BINS = 4, 2, 4
-"""The most columns of few values that `choose` takes, the most numbers, and the bins of each number."""
+"""The most columns of few values that `choose_slices` takes, the most numbers, and the bins of each number."""
 
 
 class Part(NamedTuple):
@@ -70,7 +70,7 @@ def slice_columns(slices: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.column for name in slices or () for part in parts_of(name)))
 
 
-def named(name: str, value: str | None) -> str:
+def slice_text(name: str, value: str | None) -> str:
     """Returns a slice's value in words, as "carrier=EV and origin=EWR"; the text of a bin has its column already."""
     parts, values = parts_of(name), re.split("(?<!<) x ", str(value))  # not the column x between its bounds
     if len(parts) != len(values):
@@ -110,7 +110,7 @@ def value_codes(table: pa.Table, part: Part) -> tuple[NDArray[np.int64], list[st
         raise DataError(
             f"the predictions have no column {part.column!r} to slice by", fix=f"there is: {columns or 'none'}"
         )
-    column = whole(table.column(part.column))
+    column = combine_chunks(table.column(part.column))
     if part.bins is not None:
         return _binned(decoded(column), part)
     if not pa.types.is_dictionary(column.type) or column.null_count:
@@ -145,7 +145,7 @@ def _binned(values: pa.Array, part: Part) -> tuple[NDArray[np.int64], list[str]]
     return codes, [f"{part.column} <= {shown[0]}", *between, f"{part.column} > {shown[-1]}", MISSING]
 
 
-def choose(
+def choose_slices(
     statistics: Sequence[Mapping[str, Any]],
     strengths: Mapping[str, float],
     *,
@@ -174,7 +174,7 @@ def sliceable(
     statistics: Sequence[Mapping[str, Any]], strengths: Mapping[str, float], eligible: Sequence[str], *, bins: int
 ) -> list[str]:
     """Returns slices: each column of few values, and each number in `bins` quantile bins. Columns that alone predict
-    the label best come first. The arguments are those of `choose`."""
+    the label best come first. See `choose_slices` for the arguments."""
     known = {row["column"]: row for row in statistics if row["column"] in set(eligible) and can_slice(row["column"])}
     names = []
     for name in sorted(known, key=lambda name: (-strengths.get(name, 0.0), name)):

@@ -3,7 +3,7 @@
     evaluation: {threshold: f1}                  # or {recall: 0.9}, {precision: 0.8}, 0.3
     evaluation: {threshold: {cost: {false_positive: 1, false_negative: 10}}}
 
-    decided = decide(rule, rows)
+    decided = decide_rows(rule, rows)
     decided.threshold, decided.rows              # 0.31, and the rows with 1 or 0 as predictions
 
 A threshold looks better than it is on the rows that chose it, and train rows look better to the model than others. So
@@ -122,7 +122,7 @@ def _best(rule: ThresholdRule, right: Floats, wrong: Floats) -> int | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Decided:
+class DecidedRows:
     """Rows with the decisions of a threshold, and the metrics that judge these."""
 
     threshold: float
@@ -145,7 +145,7 @@ class Decided:
         return {name: interval or fixed[name] for name, interval in chosen.items()}
 
 
-def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed: int = 0) -> Decided | None:
+def decide_rows(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed: int = 0) -> DecidedRows | None:
     """Returns the rows with decisions by the rule; None where the rule chooses no threshold on them.
 
     Args:
@@ -162,7 +162,7 @@ def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed:
     chosen_on = "no rows: the config names it" if rule.value is not None else "the eval rows"
     if fixed is not None:
         decisions = with_decisions(rows, threshold)
-        return Decided(threshold, decisions, chosen_on, metrics, (decisions, metrics))
+        return DecidedRows(threshold, decisions, chosen_on, metrics, (decisions, metrics))
     codes, units = resampling_units(rows)
     random = np.random.Philox(key=(seed, 1)).random_raw(units)
     fold = np.argsort(np.argsort(random, kind="stable")) % FOLDS
@@ -174,7 +174,7 @@ def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed:
     ends = " to ".join(dict.fromkeys(number(end) for end in (min(known), max(known))))
     chosen_on = f"all eval rows; the figures are of five folds, each decided by what the other four choose ({ends})"
     judged = folded, tuple(_CrossFitted(metric, rule, rows, _counted(rows, threshold)) for metric in metrics)
-    return Decided(threshold, with_decisions(rows, np.asarray(known)[fold]), chosen_on, metrics, judged)
+    return DecidedRows(threshold, with_decisions(rows, np.asarray(known)[fold]), chosen_on, metrics, judged)
 
 
 def _chosen(rule: ThresholdRule, rows: Rows) -> list[float] | None:
@@ -188,9 +188,8 @@ def _chosen(rule: ThresholdRule, rows: Rows) -> list[float] | None:
 class _CrossFitted(Metric):
     """A metric of cross-fitted decisions: on any part of the rows it chooses the thresholds anew.
 
-    A part chooses other thresholds, for the folds and for use. How far its threshold for use moves the metric over all
-    rows is subtracted: an interval is about the threshold that is kept, not about the one that other rows would have
-    chosen."""
+    A part of the rows chooses other thresholds than all rows do, for the folds and for final use. How much its final
+    threshold moves the metric of all rows is subtracted, since an interval is for the threshold that is kept."""
 
     smooth = False
 
@@ -210,7 +209,7 @@ class _CrossFitted(Metric):
 
         if (decided := rows.cached("decided", made)) is None:  # by every metric
             return None
-        value, kept, here = (self._metric.on(each) for each in decided)
+        value, kept, here = (self._metric.cached_value(each) for each in decided)
         return None if value is None or kept is None or here is None else value + kept - here
 
 

@@ -19,10 +19,10 @@ A tolerance that is a number is in the metric's unit, a percentage is of the cha
 champion gains over the constant baseline on the same rows: a rare class leaves a log loss so little to gain that a fixed margin
 would forgive all of it (0.002 is 4% of what a model gains at 20% positives and 440% at 0.1%).
 
-The same tolerances tell whether a champion has become worse since its promotion (`decayed`). It was judged on other
-rows then, so that the interval is that of two samples. Where a constant prediction has the metric too, the gains over
-the constant are compared, each on its own rows: a log loss rises for every model when a class becomes more frequent,
-and the champion is not worse for it.
+The same tolerances tell whether a champion has become worse since its promotion (`decay_checks`). It was judged on
+other rows then, so the interval is for a difference of two samples. If a constant prediction has the metric too, the
+gains over the constant are compared, each on its own rows: a log loss rises for every model when a class becomes more
+frequent, and the champion is not worse for it.
 """
 
 import math
@@ -46,19 +46,19 @@ from headway.evaluation.verdict import (
     WITHIN,
     Check,
     LeftOut,
+    MetricsWithErrors,
     ShareOf,
-    Worth,
 )
 from headway.metrics.base import Floats, Metric, Rows
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts, Task
 
 WITHOUT_GAIN = 1.0
-"""The margin for a share of the gain, in percent of the champion's value, if it has no gain or that is not known."""
+"""The margin in percent of the champion's value, in place of a share of its gain that is not known or not positive."""
 
 
 class Margin(NamedTuple):
-    """A tolerance in the metric's unit, and what it is a share of; the names are those of the fields of a check."""
+    """A tolerance in the metric's unit, and what it is a share of. `Check` has fields of the same names."""
 
     allowed: float
     share: float | None = None
@@ -81,7 +81,7 @@ class Comparison:
         return next(check for check in self.overall if check.metric == metric)
 
     def checks(self, name: str, against: str) -> list[Check]:
-        """Returns all checks, with `name` and the other model's name filled in; those over all rows come first."""
+        """Returns all checks, with `name` and the other model's name filled in; checks over all rows come first."""
         named = {"name": name, "against": against}
         return [check.model_copy(update=named) for check in (*self.overall, *self.slices)]
 
@@ -187,8 +187,8 @@ def corrected(checks: Sequence[Check]) -> list[Check]:
     return [_with_outcome(check, adjusted.get(i)) for i, check in enumerate(checks)]
 
 
-def allowed(tolerance: float | str, value: float, gain: float | None) -> float:
-    """Returns a tolerance in the metric's unit, given a model's value and its gain over the constant (or None)."""
+def allowed_worsening(tolerance: float | str, value: float, gain: float | None) -> float:
+    """Returns a tolerance in metric units; % is of `value`, "% of gain" of the gain over the constant (`gain`)."""
     share, unit = parse_tolerance(tolerance)
     if not unit:
         return share
@@ -227,16 +227,16 @@ class Margins:
     def of(self, metric: Metric, rows: Rows, champion: float | None) -> Margin:
         """Returns the margin on some of the rows, which must have the champion's predictions.
 
-        A share is of the gain on these rows, or of the gain on all rows if that is larger: on a slice without anything
-        to gain no difference would be small enough."""
+        A share is of the gain on these rows or on all rows, whichever is larger: on a slice with nothing to gain, no
+        difference would be small enough."""
         tolerance, size = self._tolerances[metric.name], abs(champion or 0.0)
         share, unit = parse_tolerance(tolerance)
         if unit != OF_GAIN:
-            value = allowed(tolerance, size, None)
+            value = allowed_worsening(tolerance, size, None)
             return Margin(value, share, "champion") if unit else Margin(value)
         gains = [gain for gain in (self._gain(metric, rows), self._overall[metric.name]) if gain is not None]
         gain = max(gains, default=0.0)
-        value = allowed(tolerance, size, gain)
+        value = allowed_worsening(tolerance, size, gain)
         if gain > 0:
             return Margin(value, share, "gain", gain)
         return Margin(value, WITHOUT_GAIN, "champion, no gain" if gains else "champion, the constant not known")
@@ -254,7 +254,7 @@ class Margins:
 # --- a champion beside itself at its promotion
 
 
-def worth(
+def with_errors(
     task: Task,
     rows: Rows,
     metrics: Sequence[Metric],
@@ -262,14 +262,14 @@ def worth(
     label: LabelFacts | None,
     seed: int,
     check: Callable[[], None] = lambda: None,
-) -> Worth:
+) -> MetricsWithErrors:
     """Returns a model's value, gain over the constant and error on these rows, by each metric that has an error.
 
     Args:
         rows: with its predictions and their resampling units.
         label: the facts of the train rows' labels.
     """
-    found: Worth = {}
+    found: MetricsWithErrors = {}
     for metric in metrics:
         against = None if label is None or metric.of_the_mean else constant_predictions(task, label, metric, len(rows))
         measured = compare(rows, against, metrics=(metric,), seed=seed, check=check)[metric.name]
@@ -285,9 +285,9 @@ def worth(
     return found
 
 
-def decayed(
-    then: Worth,
-    today: Worth,
+def decay_checks(
+    then: MetricsWithErrors,
+    today: MetricsWithErrors,
     tolerances: Mapping[str, float | str],
     judging: Mapping[str, Metric],
     *,
@@ -296,8 +296,8 @@ def decayed(
 ) -> list[Check]:
     """Returns a check of each metric by which a model has become worse by more than the tolerance, beyond chance.
 
-    `then` is the model's worth at its promotion. The confidence is that of all metrics together (Bonferroni). The
-    change in a check is that of the metric itself: of a loss, a rise is worse."""
+    `then` has the model's metrics at its promotion. The confidence holds for all metrics together (Bonferroni). The
+    change in a check is the change of the metric itself: a rise of a loss is worse."""
     both = [name for name in tolerances if name in then and name in today]
     shared = 1 - (1 - confidence) / max(len(both), 1)
     found = []
@@ -317,7 +317,7 @@ def decayed(
             error=math.hypot(error, error_now),
             freedom=min(math.inf if free is None else free for free in (before["freedom"], now["freedom"])),
         )
-        margin, gains_of_both = allowed(tolerances[name], was, gained), None
+        margin, gains_of_both = allowed_worsening(tolerances[name], was, gained), None
         if gained is not None and gains is not None:
             gains_of_both = gained, gains
         facts = {"against": f"version {version} at its promotion", "allowed": margin, "gains": gains_of_both}
@@ -328,6 +328,6 @@ def decayed(
 
 
 def made_up_for(decay: Check, gained: float) -> bool:
-    """Returns whether a candidate that is better than a decayed champion by `gained` brings the metric back within the
-    tolerance."""
+    """Returns whether a candidate that is better by `gained` than a decayed champion makes up for the decay, so that
+    the metric is within the tolerance of the champion's metric at its promotion."""
     return decay.gained + gained >= -(decay.allowed or 0.0)

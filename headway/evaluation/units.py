@@ -1,7 +1,7 @@
 """Resampling units: which rows are resampled together, and whether there are enough of them to say something by.
 
     rows, sentence = with_resampling_units(units, table, rows)
-    uncompared(AUC, rows)          # "under 20 rows of one class", or None
+    why_not_comparable(AUC, rows)          # "under 20 rows of one class", or None
 
 Rows that the split keeps together, or that share a value of the column with the role group, are one unit. A split by a
 hash of the rows keeps equal rows together, so where many rows repeat others, equal rows are one unit too: resampled one
@@ -72,7 +72,7 @@ def with_resampling_units(
 
 
 def _equal_rows(table: pa.Table, columns: Sequence[str]) -> NDArray[np.int64]:
-    """Returns for each row the index of its values in these columns among the distinct ones, [rows]."""
+    """Returns for each row the number of its combination of values in these columns, [rows]: equal rows are equal."""
     codes = np.zeros(len(table), np.int64)
     for name in columns:
         _, values = np.unique(codes_of(table.column(name)), return_inverse=True)
@@ -107,7 +107,7 @@ def effective_units(rows: Rows) -> float:
     return float(rows.total**2 / (unit_weights(rows, codes, units) ** 2).sum())
 
 
-def uncompared(metric: Metric, rows: Rows, class_rows: int = CLASS_ROWS) -> str | None:
+def why_not_comparable(metric: Metric, rows: Rows, class_rows: int = CLASS_ROWS) -> str | None:
     """Returns why two models cannot be compared by this metric on these rows, or None; rows of weight 0 are ignored."""
     weighty, count = _weighty(rows)
     if count < LEAST_ROWS:

@@ -26,9 +26,9 @@ REJECTED: Status = "rejected"
 NEEDS_PERSON: Status = "needs a person"
 GRAVEST_FIRST: tuple[Status, ...] = (REJECTED, NEEDS_PERSON, KEPT)
 Basis = Literal["first model", "better", "newer data", "forced", "same model"]
-"""Why a candidate is promoted; or, of one that is the champion itself, why there is nothing to decide."""
+"""Why a candidate is promoted; if it is the champion already, why there is nothing to decide."""
 ShareOf = Literal["champion", "gain", "champion, no gain", "champion, the constant not known"]
-"""What a limit is a share of; the last two stand in for a gain that is not positive, or is not known."""
+"""What a limit is a share of. The last two are used when the gain is not positive, or is not known."""
 THRESHOLD, CHAMPION, ANCHOR, DECAY = "threshold", "champion", "anchor", "champion decay"
 """Names of checks."""
 BEYOND, WITHIN, CANNOT_TELL = "beyond the limit", "within the limit", "cannot tell"
@@ -37,7 +37,7 @@ _MOST_LEFT_OUT = 50
 _FILE = "verdict.json"
 Metrics = dict[str, float | None]
 """By metric; None: it is undefined, as the AUC of a single class."""
-Worth = dict[str, dict[str, float | None]]
+MetricsWithErrors = dict[str, dict[str, float | None]]
 """By metric: value, gain over the constant (None: it is compared by its value), error (the standard error of the gain
 or the value), freedom (of the error; None: infinite)."""
 
@@ -81,7 +81,7 @@ class Check(Result):
     limit: str = ""
     """Of a bound of the value: at least, at most."""
     share: float | None = None
-    """Percent that the limit is of `share_of`; None: it is a number of its own."""
+    """The limit in percent of `share_of`; None: the limit is a plain number."""
     share_of: ShareOf | None = None
     gain: float | None = None
     """The other model's gain over the constant, where the limit is a share of it."""
@@ -111,7 +111,7 @@ class Check(Result):
     gains: tuple[float, float] | None = None
     """The gains over the constant, at promotion and now, of a champion that became worse."""
     mended: bool | None = None
-    """Whether the candidate makes up for what the champion lost; None: that is not asked."""
+    """Whether the candidate makes up for what the champion lost; None: the check is not about the champion's decay."""
 
     @property
     def key(self) -> str:
@@ -215,8 +215,8 @@ class Verdict(Result):
     drawn_by: str | None = None
     """A sentence that says which rows are resampled together; None: each by itself."""
     sample_of: int | None = None
-    """The number of all rows, where those judged are a sample of them; else None."""
-    worth: Worth | None = None
+    """The number of all rows if only a random sample was judged; else None."""
+    worth: MetricsWithErrors | None = None
     """The candidate's metrics with their errors, with which its later values are compared."""
 
     def __str__(self) -> str:
@@ -260,7 +260,7 @@ class Verdict(Result):
 
 
 class Decision(Result):
-    """The answer of the gate's stage: the status alone. `read_verdict` gives the whole verdict of its output."""
+    """The answer of the gate's stage: the status alone. `read_verdict` reads the whole verdict from the output."""
 
     status: Status
 
@@ -300,7 +300,7 @@ def is_better(compared: Sequence[Check], primary: str) -> bool:
 
 
 def nearest_to_limits(thresholds: Sequence[Check]) -> list[Check]:
-    """Returns those of the threshold checks on slices that are nearest to their limits: one for each limit."""
+    """Returns, for each limit, the threshold check on a slice that is nearest to it."""
     nearest: dict[tuple[object, ...], Check] = {}
     for check in thresholds:
         key = check.metric, check.slice, check.limit, check.allowed

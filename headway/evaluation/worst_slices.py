@@ -1,6 +1,6 @@
 """The slices on which a model is worst, found without being named.
 
-    found = worst(table, rows, losses, ["carrier", "distance: 5"], min_rows=100)
+    found = find_worst_slices(table, rows, losses, ["carrier", "distance: 5"], min_rows=100)
     found["tried"], found["slices"][0]       # 214, {"slice": "carrier", "value": "EV", "rows": 1203, "loss": 0.61, ...}
 
 A slice is worse when its mean loss is above that of all other rows beyond chance (a one-sided test of the difference of
@@ -37,18 +37,18 @@ _MORE = 1.645
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
+class Slicing:
     """A division of all rows into slices by one column, or by a pair of columns."""
 
     name: str
     values: Sequence[str]
     of_row: NDArray[Any] | None = None
     """The slice of each row, an integer; None for a pair, where it follows from `parts`."""
-    parts: tuple[Cut, ...] = ()
-    """The two single cuts of a pair."""
+    parts: tuple[Slicing, ...] = ()
+    """The two single slicings of a pair."""
 
     @classmethod
-    def of_pair(cls, a: Cut, b: Cut) -> Cut:
+    def of_pair(cls, a: Slicing, b: Slicing) -> Slicing:
         values = [f"{left} x {right}" for left in a.values for right in b.values]
         return cls(f"{a.name} x {b.name}", values, parts=(a, b))
 
@@ -63,9 +63,9 @@ class Cut:
 
 @dataclass(frozen=True, eq=False)
 class Slice:
-    """The mean loss of the rows with one value of a cut, beside that of all other rows."""
+    """The mean loss of one slice of a `Slicing`, and the mean loss of all other rows."""
 
-    cut: Cut
+    cut: Slicing
     value: int
     rows: int
     loss: float
@@ -96,7 +96,7 @@ def columns_to_search(
     return tuple(sliceable(statistics, strengths, eligible, bins=BINS)[:MOST_COLUMNS])
 
 
-def worst(
+def find_worst_slices(
     table: pa.Table,
     rows: Rows,
     losses: Floats | None,
@@ -134,7 +134,7 @@ def worst(
     strength = {of[0].cut: max((abs(each.score) for each in of if is_tested(each)), default=0.0) for of in single}
     strongest = sorted(strength, key=lambda cut: -strength[cut])[:MOST_PAIRED]
     pairs = [*combinations(strongest, 2)]
-    paired = in_threads(lambda pair: measure(Cut.of_pair(*pair)), pairs, most=threads, check=check)
+    paired = in_threads(lambda pair: measure(Slicing.of_pair(*pair)), pairs, most=threads, check=check)
     tested = [each for of in (*single, *paired) for each in of if is_tested(each)]
     adjusted = holm([tail(-each.score, 1.0, each.freedom) for each in tested])
     sure = [
@@ -148,10 +148,10 @@ def worst(
     return {"metric": metric, **counts, "slices": described}
 
 
-def _cut(table: pa.Table, name: str, order: NDArray[np.int64]) -> Cut:
+def _cut(table: pa.Table, name: str, order: NDArray[np.int64]) -> Slicing:
     (part,) = parts_of(name)
     codes, values = value_codes(table, part)
-    return Cut(name, values, codes.astype(np.min_scalar_type(len(values)))[order])
+    return Slicing(name, values, codes.astype(np.min_scalar_type(len(values)))[order])
 
 
 def _described(rows: Rows, found: Slice, p: float, order: NDArray[np.int64]) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _described(rows: Rows, found: Slice, p: float, order: NDArray[np.int64]) -> 
 
 
 class LossBySlice:
-    """Compares the mean loss of slices with that of all other rows. Cuts have rows in the order `order`: by unit."""
+    """Compares each slice's mean loss with all other rows' mean loss. Slicings have rows in order of unit (`order`)."""
 
     def __init__(self, rows: Rows, losses: Floats):
         unit, count = resampling_units(rows)
@@ -192,7 +192,7 @@ class LossBySlice:
         self._of_rows = mass, weight, mass * all_mass, mass * all_weight, weight * all_mass, weight * all_weight
         self._total = float(weights.sum())
 
-    def __call__(self, cut: Cut) -> list[Slice]:
+    def __call__(self, cut: Slicing) -> list[Slice]:
         """Returns every slice of a cut that has rows."""
         codes, width, unit = cut.codes, len(cut.values), self._unit
         of_row = codes.astype(np.intp)  # once, where each count would

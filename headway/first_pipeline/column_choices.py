@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 
 from headway.first_pipeline.image_size import image_size
 from headway.first_pipeline.label_choice import LabelFacts
-from headway.first_pipeline.look import Seen
+from headway.first_pipeline.look import TypedRows
 from headway.first_pipeline.text_lists import list_config
 from headway.messages import counted
 from headway.schema.columns import LABEL, Column, StoredType, type_text
 from headway.schema.parse_rules import Parse
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.leaks import constant, leaks, repeated, strengths
+from headway.validation.leaks import check_constant, leaks, repeated, strengths
 
 _RECURRING = 0.3
 """The least share of rows whose text occurs in three rows or more, for a text column to be a category: a rarer text is
@@ -51,8 +51,8 @@ class Choice:
         )
 
 
-def statistics_of(seen: Seen) -> SplitStatistics:
-    """Returns statistics of the rows, with those of the label as `label`."""
+def statistics_of(seen: TypedRows) -> SplitStatistics:
+    """Returns statistics of the rows; the label's column is called `label`."""
     columns = [column for column in seen.schema.columns if column.name in seen.rows.schema.names[:-1]]
     names, arrays = seen.rows.schema.names, seen.rows.columns
     kept = [place for place, name in enumerate(names) if name != LABEL or place == len(names) - 1]
@@ -63,12 +63,10 @@ def statistics_of(seen: Seen) -> SplitStatistics:
     return statistics
 
 
-def choose_columns(seen: Seen, statistics: SplitStatistics, label: Collection[str], facts: LabelFacts) -> list[Choice]:
-    """Returns a choice for each column of the schema, in its order.
-
-    Args:
-        label: the columns that the label is made of.
-    """
+def choose_columns(
+    seen: TypedRows, statistics: SplitStatistics, label: Collection[str], facts: LabelFacts
+) -> list[Choice]:
+    """Returns a choice for each column of the schema, in its order; `label` are the columns the label is made of."""
     names = [name for name in statistics.columns if name not in label and name != LABEL]
     useless = {
         column.name: why
@@ -100,11 +98,11 @@ def choose_columns(seen: Seen, statistics: SplitStatistics, label: Collection[st
     return choices
 
 
-def _useless(column: Column, seen: Seen, own: ColumnStatistics) -> str | None:
+def _useless(column: Column, seen: TypedRows, own: ColumnStatistics) -> str | None:
     """Returns why a column can teach nothing, so that a run leaves it out by itself; None: it may teach something."""
     if not own.present:
         return "holds nothing"
-    if any(constant(own)):
+    if any(check_constant(own)):
         return "constant"
     names_rows = column.meaning == "identifier" and 2 * own.distinct > own.present  # in all rows, not in the first only
     is_text = column.type != "bytes" or _is_text(seen.values(column.name))
@@ -113,14 +111,14 @@ def _useless(column: Column, seen: Seen, own: ColumnStatistics) -> str | None:
     return None
 
 
-def _words(column: Column, seen: Seen) -> dict[str, Any] | None:
+def _words(column: Column, seen: TypedRows) -> dict[str, Any] | None:
     """Returns how a text is read as a list of words; None where its words hardly recur."""
     if column.type != "bytes" or column.shape or column.name not in seen.rows.schema.names[:-1]:
         return None
     return list_config(seen.values(column.name))
 
 
-def _feature(column: Column, seen: Seen, statistics: SplitStatistics) -> Choice:
+def _feature(column: Column, seen: TypedRows, statistics: SplitStatistics) -> Choice:
     name, kind = column.name, type_text(column)
     if column.type != "bytes" or column.shape or name not in seen.rows.schema.names[:-1]:
         return Choice(name, kind, "feature", _reading(column.parse) if column.parse else "")

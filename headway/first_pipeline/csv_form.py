@@ -219,7 +219,7 @@ def _is_index(names: Sequence[str], body: Sequence[list[str]]) -> bool:
 
 
 def _lacks_header(rows: Sequence[list[str]]) -> bool:
-    """Returns whether the first line is a row: its numbers, dates or times have the form of those in lines below."""
+    """Returns whether the first line is a row: it has numbers, dates or times of the same form as the lines below."""
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
     if len(rows) < 3 or not body:
         return False

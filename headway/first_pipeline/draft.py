@@ -1,6 +1,6 @@
 """The draft of a pipeline: every decision about some data, before anything is written.
 
-source, look = look_at(found_source("wine.csv"))
+source, look = read_source(found_source("wine.csv"))
 draft = draft_of(source, look, label_of("quality", look.names))
 draft.split, draft.choices, draft.doubts
 """
@@ -20,7 +20,7 @@ from headway.errors import DataError
 from headway.first_pipeline.column_choices import Choice, choose_columns, statistics_of
 from headway.first_pipeline.image_size import image_size
 from headway.first_pipeline.label_choice import LabelFacts, facts_of
-from headway.first_pipeline.look import MOST_REJECTED, Look, Seen, take, typed
+from headway.first_pipeline.look import MOST_REJECTED, SourceSample, TypedRows, sample_source, typed_rows
 from headway.first_pipeline.split_choice import SplitChoice, choose_split
 from headway.messages import agree, counted
 from headway.schema.columns import LABEL
@@ -57,28 +57,28 @@ class Draft:
         return [*self.notes, *(f"{choice.column} {choice.why}" for choice in self.choices if choice.warning)]
 
 
-def look_at(source: dict[str, Any]) -> tuple[dict[str, Any], Look]:
-    """Returns the source and its sample, with new names for columns whose own have a slash or outer blanks.
+def read_source(source: dict[str, Any]) -> tuple[dict[str, Any], SourceSample]:
+    """Returns the source and its sample. Columns with a slash or outer blanks in the name get new names.
 
     Raises:
         ConfigError, DataError: the files cannot be read.
     """
-    look = take(SourceConfig.model_validate(source))
+    look = sample_source(SourceConfig.model_validate(source))
     rename = {name: new for name in look.names if (new := re.sub(r"\s*/\s*", "_per_", name.strip())) != name and new}
     if not rename or len({*look.names} - {*rename} | {*rename.values()}) < len(look.names):
         return source, look
     changed = source | {"rename": rename}
-    return changed, take(SourceConfig.model_validate(changed))
+    return changed, sample_source(SourceConfig.model_validate(changed))
 
 
-def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name: str | None = None) -> Draft:
+def draft_of(source: Mapping[str, Any], look: SourceSample, label: LabelConfig, *, name: str | None = None) -> Draft:
     """Returns the draft of a pipeline: decides on the label, the columns and the split.
 
     Raises:
         ConfigError, DataError: the label does not exist, cannot be computed, or is nothing to learn.
     """
     source, look, label = _renamed(dict(source), look, label)
-    seen = typed(look, label)
+    seen = typed_rows(look, label)
     statistics = statistics_of(seen)
     facts = facts_of(seen.label, statistics.columns[LABEL], where=f"--label {label.column or label.expression}")
     _refuse_too_few(seen, facts, look.config.path)
@@ -120,23 +120,22 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
     )
 
 
-def _renamed(source: dict[str, Any], look: Look, label: LabelConfig) -> tuple[dict[str, Any], Look, LabelConfig]:
-    """Returns source, look and label, with another name for a column that is called `label` and is not the label."""
+def _renamed(
+    source: dict[str, Any], look: SourceSample, label: LabelConfig
+) -> tuple[dict[str, Any], SourceSample, LabelConfig]:
+    """Returns source, look and label; renames a column that is called `label` and is not the label."""
     if LABEL not in look.names or label.column == LABEL:
         return source, look, label
     other = LABEL + "_column"
     if LABEL in label.columns():
         label = LabelConfig(expression=re.sub(rf"\b{LABEL}\b", other, label.expression or ""))
     source["rename"] = {**source.get("rename", {}), LABEL: other}
-    return source, take(SourceConfig.model_validate(source)), label
+    return source, sample_source(SourceConfig.model_validate(source)), label
 
 
-def _without_rare(seen: Seen, label: LabelConfig, facts: LabelFacts, classes: int) -> tuple[Seen, str]:
-    """Returns the rows without those of rare classes, and a note that says how many were removed.
-
-    Raises:
-        DataError: fewer than two classes are left.
-    """
+def _without_rare(seen: TypedRows, label: LabelConfig, facts: LabelFacts, classes: int) -> tuple[TypedRows, str]:
+    """Returns the rows without the rows of rare classes, and a note that says how many were removed.
+    Raises DataError if fewer than two classes are left."""
     stored = [value.encode() if isinstance(value, str) else value for value in facts.rare]
     rare = pc.is_in(seen.label, value_set=pa.array(stored, seen.label.type))
     if len(facts.rare) + 2 > classes:
@@ -152,7 +151,7 @@ def _without_rare(seen: Seen, label: LabelConfig, facts: LabelFacts, classes: in
     return dataclasses.replace(seen, rows=seen.rows.filter(pc.invert(rare))), note
 
 
-def _refuse_too_few(seen: Seen, facts: LabelFacts, path: str) -> None:
+def _refuse_too_few(seen: TypedRows, facts: LabelFacts, path: str) -> None:
     """Raises a DataError where train or eval would lack rows, or rows of one of two classes."""
     rows, fewest = seen.rows.num_rows, seen.rows.num_rows
     if facts.kind == "binary":
@@ -166,7 +165,7 @@ def _refuse_too_few(seen: Seen, facts: LabelFacts, path: str) -> None:
         )
 
 
-def _of_images(look: Look, label: LabelConfig) -> list[Choice]:
+def _of_images(look: SourceSample, label: LabelConfig) -> list[Choice]:
     """Returns the choices for image files: they are learned from; their paths are kept, to show the most wrong ones."""
     size = image_size(look.sample.table.column("image").combine_chunks())
     height, width, channels = size or (32, 32, 3)

@@ -122,7 +122,7 @@ def _of_folder(folder: str) -> dict[str, Any]:
 
 
 def _check_columns(source: Mapping[str, Any], files: list[str]) -> None:
-    """Raises a DataError where the files of one table have different columns. Of many files some are checked."""
+    """Raises a DataError if the files of one table have different columns. If there are many, only some are checked."""
     if "names" in source.get("csv", {}):
         return
     first = _columns(source["format"], files[0])
@@ -242,7 +242,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _by_content(path: str) -> Format:
-    """Returns the format of a file with another ending: by its first bytes, and CSV where those are text."""
+    """Returns the format of a file with an unknown ending by its first bytes; CSV if these are text."""
     with storage.open_file(path) as file, storage.reading(path):
         head = file.read(_HEAD_BYTES)
     if not head:

@@ -1,8 +1,8 @@
 """Reads what the decisions rest on: the sample that a run would infer the schema from, and rows from all over the files.
 
-look = take(SourceConfig(format="csv", path="wine.csv"))
+look = sample_source(SourceConfig(format="csv", path="wine.csv"))
 look.names, look.sample.table.num_rows
-seen = typed(look, LabelConfig(column="quality"))        # in stored types, with the label
+seen = typed_rows(look, LabelConfig(column="quality"))        # in stored types, with the label
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST_REJECTED = 0.01
 
 
 @dataclass(frozen=True)
-class Look:
+class SourceSample:
     """The files, and the sample that types are inferred from."""
 
     config: SourceConfig
@@ -60,7 +60,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Seen:
+class TypedRows:
     """The rows that were read, in their stored types, with the label as the last column, `label`."""
 
     schema: Schema
@@ -83,7 +83,7 @@ class Seen:
         return self.rows.column(self.rows.schema.names.index(name))
 
 
-def take(config: SourceConfig) -> Look:
+def sample_source(config: SourceConfig) -> SourceSample:
     """Returns the files of a source, and the sample of its rows that types are inferred from.
 
     Raises:
@@ -103,10 +103,10 @@ def take(config: SourceConfig) -> Look:
         )
     first = source.names(by_span[0][-1]) if len(names) > 1 and config.format in NAMED else sample.table.column_names
     later = tuple(name for name in sample.table.column_names if name not in first)
-    return Look(config, tuple(names), tuple(file for of_span in by_span for file in of_span), sample, later)
+    return SourceSample(config, tuple(names), tuple(file for of_span in by_span for file in of_span), sample, later)
 
 
-def typed(look: Look, label: LabelConfig) -> Seen:
+def typed_rows(look: SourceSample, label: LabelConfig) -> TypedRows:
     """Returns the rows in the types that a run would infer, and the label of each.
 
     Raises:
@@ -163,10 +163,10 @@ def typed(look: Look, label: LabelConfig) -> Seen:
         doubts.append(
             f"{without:,} of {counted(len(known), 'row')} {agree(without, 'has', 'have')} no label and are left out"
         )
-    return Seen(schema, tuple(doubts), rows, read + rejected, rejected, whole)
+    return TypedRows(schema, tuple(doubts), rows, read + rejected, rejected, whole)
 
 
-def _parts(look: Look, columns: Sequence[Column]) -> tuple[list[pa.RecordBatch], int, bool]:
+def _parts(look: SourceSample, columns: Sequence[Column]) -> tuple[list[pa.RecordBatch], int, bool]:
     """Returns batches in stored types, the number of rows that were rejected, and whether these are all rows."""
     source = open_source(look.config, look.files, look.later, columns)
     chosen = ranges = source.ranges(look.files)

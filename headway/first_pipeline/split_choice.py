@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from headway.first_pipeline.column_choices import Choice
 from headway.first_pipeline.found_files import SPLIT_WORDS
 from headway.first_pipeline.label_choice import LabelFacts
-from headway.first_pipeline.look import Look, Seen
+from headway.first_pipeline.look import SourceSample, TypedRows
 from headway.leakage.time_range import time_text
 from headway.messages import agree, counted
 from headway.schema.calendar_days import PER_DAY, parts_of
@@ -47,7 +47,7 @@ class SplitChoice:
 
 
 def choose_split(
-    look: Look, seen: Seen, label: LabelConfig, facts: LabelFacts, choices: Sequence[Choice]
+    look: SourceSample, seen: TypedRows, label: LabelConfig, facts: LabelFacts, choices: Sequence[Choice]
 ) -> SplitChoice:
     """Returns the first split that fits the data: ready-made folders, whole spans, a time, a unit, else a row hash."""
     if look.config.has_splits:
@@ -71,7 +71,7 @@ def choose_split(
     return replace(by_row, text=by_row.text + why, columns=by_unit.columns)
 
 
-def _ready(look: Look) -> SplitChoice:
+def _ready(look: SourceSample) -> SplitChoice:
     """Returns the split that the folders of the files make. Where no folder is called eval, test is eval."""
     names = sorted({split_name(look.config, file.path) for file in look.files})
     values = {name: SPLIT_WORDS.get(name.lower(), name) for name in names}
@@ -90,7 +90,7 @@ def _share(rows: int) -> dict[str, Any]:
     return {"eval": EVAL_OF_FEW} if rows < FEW_ROWS else {}
 
 
-def _times(columns: Any, seen: Seen) -> list[str]:
+def _times(columns: Any, seen: TypedRows) -> list[str]:
     """Returns the names of columns that may say when a row came to be, the likeliest first."""
     names = seen.rows.schema.names[:-1]
     found = []
@@ -107,7 +107,7 @@ def _times(columns: Any, seen: Seen) -> list[str]:
     return [name for _, _, name in sorted(found, key=lambda item: item[:2])]
 
 
-def _by_time(column: Column, free: Mapping[str, Choice], seen: Seen, facts: LabelFacts) -> SplitChoice | str:
+def _by_time(column: Column, free: Mapping[str, Choice], seen: TypedRows, facts: LabelFacts) -> SplitChoice | str:
     """Returns the split whose later rows are eval; else a sentence on why they cannot be."""
     if missing := seen.values(column.name).null_count:
         return f"{counted(missing, 'row')} {agree(missing, 'has', 'have')} no value"
@@ -157,7 +157,7 @@ def _parts(values: Any, column: Column) -> list[str]:
     return parts
 
 
-def _by_unit(seen: Seen, facts: LabelFacts, choices: Sequence[Choice]) -> SplitChoice:
+def _by_unit(seen: TypedRows, facts: LabelFacts, choices: Sequence[Choice]) -> SplitChoice:
     """Returns the split by a sure unit, else an empty one; of a unit that may be a category its column only warns."""
     free = {choice.column: choice for choice in choices if choice.use in ("feature", "left out")}
     timeless = {column.name for column in seen.schema.columns if column.name in free and not column.temporal}
@@ -175,7 +175,7 @@ def _by_unit(seen: Seen, facts: LabelFacts, choices: Sequence[Choice]) -> SplitC
     return SplitChoice(text, {"key": name} | _share(len(seen.label)), {name: key})
 
 
-def _by_row(look: Look, seen: Seen, label: LabelConfig) -> SplitChoice:
+def _by_row(look: SourceSample, seen: TypedRows, label: LabelConfig) -> SplitChoice:
     """Returns the split by the hash of a row."""
     config = _share(len(seen.label))
     text = f"{config.get('eval', 0.2):.0%} of the rows are eval, drawn by a hash of each row"

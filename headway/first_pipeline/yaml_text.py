@@ -87,7 +87,7 @@ def flow_yaml(value: Any) -> str:
 
 
 def _columns(draft: Draft) -> list[str]:
-    """Returns the lines of `columns:`, and a comment on those that a run leaves out by itself."""
+    """Returns the lines of `columns:`, and a comment on the columns that a run leaves out by itself."""
     reasons = {choice.column: choice.why for choice in draft.choices}
     by_auto = [choice.column for choice in draft.choices if choice.by_auto]
     said = {name: config for name, config in draft.columns.items() if name not in by_auto}

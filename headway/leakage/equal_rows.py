@@ -35,7 +35,7 @@ from headway.tabular.list_arrays import slots
 from headway.tabular.splits import SplitConfig, column_hash
 
 DRAWN, KEPT = 256, 1024
-"""The number of distinct rows kept of each split: of a range, and of a span or a window."""
+"""The most distinct rows in a split's sample: for a range, and for a span or a window."""
 MOST_COLUMNS = 128
 """The most columns that are compared; of a wider table they are spread evenly over it."""
 _ORDERED_BY = 2
@@ -65,7 +65,7 @@ _MANY = 8
 
 
 class Distinct:
-    """A sample of distinct rows: the `size` least of their hashes, and the number of rows that have each."""
+    """A sample of distinct rows: the `size` smallest hashes, and the number of rows with each hash."""
 
     def __init__(self, size: int = SAMPLE_SIZE) -> None:
         self._size = size
@@ -95,7 +95,7 @@ class Distinct:
         self._hashes, self._counts = values[: self._size], total[: self._size].astype(np.int64)
 
     def merge(self, other: Distinct) -> None:
-        """Add another sample, which may have kept fewer hashes."""
+        """Add another sample, of the same or another size."""
         bounds = [bound for bound in (self.bound, other.bound) if bound is not None]
         least = min(bounds) if bounds else None
         self._hashes, self._counts = self.upto(least)  # further not all that occurred are known
@@ -127,7 +127,7 @@ class Distinct:
         """Whether the sample holds all distinct hashes that were added."""
         return not self._full
 
-    def of(self, rows: int) -> int:
+    def estimate(self, rows: int) -> int:
         """Returns the number of distinct hashes among all `rows` rows that were added; estimated unless `whole`."""
         return self.values if self.whole else round(rows * self.values / self.rows)
 

@@ -66,7 +66,7 @@ def slices(sets: Sequence[Hashes], most: int = SLICE) -> Iterator[list[Hashes]]:
 
 @dataclass
 class SharedHashes:
-    """The values that two groups share: their number, and the least of them."""
+    """The values that two groups share: their number, and the smallest of these values."""
 
     count: int = 0
     least: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))

@@ -250,7 +250,7 @@ def sets(folder: Path, note: SplitIndex, split: str, key: KeyName) -> list[hash_
 
 
 def merge(folders: Sequence[Path], out: Path) -> None:
-    """Merge the indexes of one or more ranges into that of a span, in the new folder `out`."""
+    """Merge the key indexes of one or more ranges into one of their span, in the new folder `out`."""
     out.mkdir()
     parts = [(folder, read(folder)) for folder in folders]
     first, splits = parts[0][1], {}

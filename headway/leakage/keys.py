@@ -58,7 +58,7 @@ def key_hashes(
 
 
 def unit_codes(batch: pa.RecordBatch, key: Sequence[str], hashes_of: dict[str, Hashes] | None = None) -> pa.Array:
-    """Returns the code of each row's key, whose rows one split holds: int64 [rows], at least 0; null without a key.
+    """Returns the code of each row's key: int64 [rows], at least 0; null without a key. A key's rows are in one split.
 
     42 bits of `key_hashes`, six bytes in a record: the chance that any two of a million keys share one is one in nine.
     """

@@ -19,7 +19,7 @@ from headway.leakage import hash_sets
 from headway.leakage.equal_rows import KEPT, Distinct, overlap
 from headway.leakage.hash_sets import SharedHashes
 from headway.leakage.key_index import KeyEntry, KeyName, sets
-from headway.leakage.window_proof import IndexedSpan, Proof, Window, in_order, times, times_in_order
+from headway.leakage.window_proof import IndexedSpan, Proof, Window, add_times, check_order, check_times
 from headway.messages import agree, counted, listed, some
 from headway.storage.fingerprint import first_difference
 from headway.tabular.splits import Part, SplitConfig
@@ -59,7 +59,7 @@ split, in the order of the spans; rows in files that are gone are left out."""
 def prove(
     config: SplitConfig, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]], look: RowFinder
 ) -> Proof:
-    """Returns the proof that splits share no keys, times or rows, or findings; `spans` are in the order of the window.
+    """Returns the proof: statements that splits share no keys, times or rows, or findings. `spans` are in order.
 
     Args:
         parts: the parts of each split, from `window_splits`.
@@ -78,9 +78,9 @@ class _Prover:
         self.parts, self.spans = self.window.parts, self.window.spans
 
     def prove(self) -> Proof:
-        times(self.window)
+        add_times(self.window)
         if self.config.mode == "time":
-            in_order(self.window)
+            check_order(self.window)
         elif self.config.key:
             self._keys()
         elif self.config.mode == "hash":
@@ -88,14 +88,14 @@ class _Prover:
         elif (begin := self.config.eval_from) is not None:
             column = self.config.column or ""
             if self.spans[0].index.time == column:
-                times_in_order(self.window, column, f"split by this column alone: split.column: {column}")
+                check_times(self.window, column, f"split by this column alone: split.column: {column}")
             else:
-                self.window.say(
+                self.window.state(
                     f"rows with {column!r} from {begin} on are eval; keys in two splits were not checked for"
                 )
         else:
             by = f"column {self.config.column!r}" if self.config.column else "the paths of their files"
-            self.window.say(
+            self.window.state(
                 f"rows are split by {by}; keys in two splits were not checked for, because split.key is not set"
             )
         if "group" in self.spans[0].index.keys:
@@ -113,7 +113,7 @@ class _Prover:
         groups = {
             split: [
                 hashes
-                for indexed, part, note in self.window.of(split)
+                for indexed, part, note in self.window.parts_of_split(split)
                 for hashes in sets(indexed.folder, note, part, key)
             ]
             for split in self.parts
@@ -128,8 +128,8 @@ class _Prover:
             if self.config.mode == "hash":
                 warn_of_few_keys(self.window, compared.values, _name(columns))
         if not compared.shared:
-            counts = listed([f"{n:,} of {split}" for split, n in compared.values.items()])
-            self.window.say(f"no {_name(columns)} is in two splits: compared the keys of {self.window.size}, {counts}")
+            tally = listed([f"{n:,} of {split}" for split, n in compared.values.items()])
+            self.window.state(f"no {_name(columns)} is in two splits: compared the keys of {self.window.size}, {tally}")
 
     def _overlap(self, key: KeyName, a: str, b: str, shared: SharedHashes) -> None:
         columns, mode = list(self._columns(key)), self.config.mode
@@ -154,14 +154,14 @@ class _Prover:
         named = "; ".join(_rows_text(of_key) for of_key in by_hash if of_key)
         message += f": {named}" if named else ", but their rows could not be found again in the files"
         severity: Severity = "error" if key == "key" else "warning"
-        self.window.find(severity, "key overlap" if key == "key" else "group overlap", f"{a}, {b}", message, fix)
+        self.window.add_finding(severity, "key overlap" if key == "key" else "group overlap", f"{a}, {b}", message, fix)
 
     def _look(self, key: KeyName, hashes: hash_sets.Hashes, splits: Sequence[str]) -> list[KeyOccurrence]:
-        """Returns rows of two splits that have these hashes, looked for in the spans whose index has any of them."""
+        """Returns rows of two splits that have these hashes. Spans whose index has none are not searched."""
         spans = {
             indexed.span
             for split in splits
-            for indexed, part, note in self.window.of(split)
+            for indexed, part, note in self.window.parts_of_split(split)
             for stored in sets(indexed.folder, note, part, key)
             if (stored[np.searchsorted(stored, hashes).clip(max=len(stored) - 1)] == hashes).any()
         }
@@ -179,7 +179,7 @@ class _Prover:
                 f"keys of spans {self.spans[0].span} and {different[0]} cannot be compared: they are of other columns"
             )
             fix = "delete the spans' outputs in stages/ingest and run again"
-            self.window.find("error", "split proof", ", ".join(self.parts), message, fix)
+            self.window.add_finding("error", "split proof", ", ".join(self.parts), message, fix)
         return not different
 
     def _missing(self, key: KeyName) -> None:
@@ -193,7 +193,7 @@ class _Prover:
         message = f"{missing:,} of {rows:,} rows have no {name} (null or NaN): they are not compared{together}"
         fix = "filter them (source.where), or fill the column"
         severity: Severity = "warning" if missing > FEW_MISSING * rows else "info"
-        self.window.find(severity, "missing key", ", ".join(self.parts), message, fix)
+        self.window.add_finding(severity, "missing key", ", ".join(self.parts), message, fix)
 
     # --- rows split by a hash of all columns
 
@@ -206,7 +206,7 @@ class _Prover:
                 rules = first_difference(first.index.rule, indexed.index.rule)
                 message += f"({rules}): equal rows may be in two splits"
                 fix = "delete their outputs in stages/ingest and run again"
-                self.window.find("error", "split proof", f"{first.span}, {indexed.span}", message, fix)
+                self.window.add_finding("error", "split proof", f"{first.span}, {indexed.span}", message, fix)
                 return
         ends: dict[str, tuple[int, int]] = {}
         for split in self.parts:
@@ -217,17 +217,17 @@ class _Prover:
             if ends[a][0] <= ends[b][1] and ends[b][0] <= ends[a][1]:
                 message = f"the hashes of {a} rows and of {b} rows overlap: equal rows may be in both"
                 fix = "delete the spans' outputs in stages/ingest and run again"
-                self.window.find("error", "key overlap", f"{a}, {b}", message, fix)
+                self.window.add_finding("error", "key overlap", f"{a}, {b}", message, fix)
                 return
         columns = list(first.index.rule["columns"])
         if first.index.rule.get("by_place"):
-            self.window.say(
+            self.window.state(
                 f"fewer than a tenth of the first rows are distinct in the {counted(len(columns), 'column')} that "
                 f"{agree(len(columns), 'is', 'are')} hashed, so rows are split by their places in their files too: equal rows "
                 "are in several splits, which is not a leak"
             )
             return
-        self.window.say(
+        self.window.state(
             f"equal rows are in one split: the hashes of {listed([*self.parts])} rows over "
             f"{counted(len(columns), 'column')} do not overlap, over {self.window.size}; rows that belong together but differ, "
             "as those of one person or day, are kept together by split.key alone"
@@ -244,7 +244,7 @@ def warn_of_few_keys(window: Window, keys: Mapping[str, int], name: str) -> None
     message += f"{judging:,} of them: rows of one value go together, so eval may be unlike train, and its metrics are "
     message += "less certain than its number of rows says"
     fix = "split by a key of more values (split.key), by time, or by a column (split.mode)"
-    window.find("warning", "few keys", "eval", message, fix)
+    window.add_finding("warning", "few keys", "eval", message, fix)
 
 
 def repeated_in_train(window: Window, *, by_time: bool) -> None:
@@ -273,7 +273,7 @@ def repeated_in_train(window: Window, *, by_time: bool) -> None:
         of = f"seen in {counted(found.values, 'distinct row')}" + ("" if found.whole else ", a sample")
         usual = found.beyond < FEW_REPEATED if by_time else train.values < COMBINATIONS * train.rows
         if found.share < FEW_REPEATED or (usual and found.beyond < MANY_REPEATED):
-            window.say(f"{repeated} ({of})" + (", as many as train rows come again in train" if by_time else ""))
+            window.state(f"{repeated} ({of})" + (", as many as train rows come again in train" if by_time else ""))
             continue
         message = f"{repeated} ({of}; {counted(len(content), 'column')} compared): "
         message += "if they are copies, metrics on them measure what the model memorized"
@@ -283,7 +283,7 @@ def repeated_in_train(window: Window, *, by_time: bool) -> None:
             fix = "look for a span that was delivered again, and remove it; if rows of things that do not change are "
             fix += "meant: validation.severity: {row_overlap: warning}"
         severity: Severity = "error" if found.beyond >= MANY_REPEATED else "warning"
-        window.find(severity, "row overlap", f"train, {split}", message, fix)
+        window.add_finding(severity, "row overlap", f"train, {split}", message, fix)
 
 
 def repeats(window: Window, columns: Sequence[str]) -> None:
@@ -296,14 +296,14 @@ def repeats(window: Window, columns: Sequence[str]) -> None:
             if note.repeats is None:
                 return
             contents.merge(Distinct.from_text(note.repeats))
-        keys[split], whole = contents.of(window.proof.splits[split]["rows"]), whole and contents.whole
+        keys[split], whole = contents.estimate(window.proof.splits[split]["rows"]), whole and contents.whole
         window.proof.splits[split]["distinct"] = keys[split]
     if not (rows := window.rows):
         return
     again = rows - sum(keys.values())
     if again:
         share = f"{again / rows:.1%}" if again / rows >= 0.001 else "fewer than 0.1%"
-        window.say(
+        window.state(
             f"{'' if whole else 'about '}{share} of the rows repeat another one in these columns; such rows are in one split"
         )
     warn_of_few_keys(window, keys, f"the columns that are hashed ({some(columns, 8)})")

@@ -1,10 +1,10 @@
 """The window of a leakage proof: spans with their key indexes, the parts of each split, the findings, and the order of times.
 
 window = Window([IndexedSpan.load("2013-01", folder)], window_splits(...))
-window.say("no key is in two splits")
-window.find("error", "key overlap", ...)
-times(window)              # first and last time of each split, for the report
-in_order(window)           # each split ends before the next begins, by spans and by the times of the rows
+window.state("no key is in two splits")
+window.add_finding("error", "key overlap", ...)
+add_times(window)          # first and last time of each split, for the report
+check_order(window)        # each split ends before the next begins, by spans and by the times of the rows
 """
 
 import functools
@@ -53,15 +53,15 @@ class Window:
         self._by_name = {indexed.span: indexed for indexed in spans}
         self.proof = Proof(splits={name: {"rows": sum(n.rows for n in self.indexes(name))} for name in self.parts})
 
-    def of(self, split: str) -> Iterator[tuple[IndexedSpan, str, SplitIndex]]:
-        """Yields the parts of a split that have rows, each as its span with the index, its name, and its own index."""
+    def parts_of_split(self, split: str) -> Iterator[tuple[IndexedSpan, str, SplitIndex]]:
+        """Yields each part of a split that has rows, as its span with that span's index, its name, and its index."""
         for span, part in self.parts[split]:
             indexed = self._by_name[span]
             if part in indexed.index.splits:
                 yield indexed, part, indexed.index.splits[part]
 
     def indexes(self, split: str) -> list[SplitIndex]:
-        return [note for _, _, note in self.of(split)]
+        return [note for _, _, note in self.parts_of_split(split)]
 
     @property
     def rows(self) -> int:
@@ -71,10 +71,10 @@ class Window:
     def size(self) -> str:
         return counted(len(self.spans), "span")
 
-    def say(self, sentence: str) -> None:
+    def state(self, sentence: str) -> None:
         self.proof.says.append(sentence)
 
-    def find(self, severity: Severity, kind: Kind, where: str, message: str, fix: str) -> None:
+    def add_finding(self, severity: Severity, kind: Kind, where: str, message: str, fix: str) -> None:
         self.proof.anomalies.append(finding(severity, kind, where, message, fix))
 
 
@@ -83,7 +83,7 @@ def _time(window: Window, split: str) -> TimeRange | None:
     return functools.reduce(TimeRange.merged, times) if times else None
 
 
-def times(window: Window) -> None:
+def add_times(window: Window) -> None:
     """Add the first and last time of each split to the figures of the proof."""
     for split in window.parts:
         time = _time(window, split)
@@ -92,7 +92,7 @@ def times(window: Window) -> None:
             window.proof.splits[split]["last_time"] = time_text(time.high, time.kinds[0])
 
 
-def in_order(window: Window) -> None:
+def check_order(window: Window) -> None:
     """Check that each split ends before the next begins, by the order of spans and, with a time column, of rows."""
     place = {indexed.span: i for i, indexed in enumerate(window.spans)}
     names = list(window.parts)
@@ -102,21 +102,21 @@ def in_order(window: Window) -> None:
         if place[last] >= place[first]:
             message = f"span {last} of {a} does not come before span {first} of {b}"
             fix = "give eval later spans than train"
-            window.find("error", "time overlap", f"{a}, {b}", message, fix)
+            window.add_finding("error", "time overlap", f"{a}, {b}", message, fix)
             return
     column = window.spans[0].index.time
     if column is None:
         spans = ", then ".join(f"{window_text([span for span, _ in of])} {name}" for name, of in window.parts.items())
-        window.say(
+        window.state(
             f"by time: {spans}, by the names of the spans; times were not compared, because no column has role: time"
         )
         return
-    times_in_order(
+    check_times(
         window, column, "make sure that a span holds only rows of its own time, or filter the others (source.where)"
     )
 
 
-def times_in_order(window: Window, column: str, fix: str) -> None:
+def check_times(window: Window, column: str, fix: str) -> None:
     """Check by the times of the rows that each split ends before the next begins; `fix` is the advice where not."""
     times = {name: _time(window, name) for name in window.parts}
     if not _readable(window, column, times):
@@ -131,16 +131,16 @@ def times_in_order(window: Window, column: str, fix: str) -> None:
             at_a, at_b = _span_of(window, a, "high", before.high), _span_of(window, b, "low", after.low)
             message = f"{a} has rows up to {column} {time_text(before.high, kind)} (span {at_a}), and {b} begins at "
             message += f"{time_text(after.low, kind)} (span {at_b})"
-            window.find("error", "time overlap", f"{a}, {b}", message, fix)
+            window.add_finding("error", "time overlap", f"{a}, {b}", message, fix)
     if whole and timed:
         parts = ", then ".join(
             f"{name} from {time_text(t.low, t.kinds[0])} to {time_text(t.high, t.kinds[0])}" for name, t in timed
         )
-        window.say(f"by {column}: {parts}; each ends before the next begins")
+        window.state(f"by {column}: {parts}; each ends before the next begins")
 
 
 def _span_of(window: Window, split: str, end: str, value: float) -> str:
-    return next(n.span for n, _, note in window.of(split) if note.time and getattr(note.time, end) == value)
+    return next(n.span for n, _, note in window.parts_of_split(split) if note.time and getattr(note.time, end) == value)
 
 
 def _readable(window: Window, column: str, times: Mapping[str, TimeRange | None]) -> bool:
@@ -149,15 +149,15 @@ def _readable(window: Window, column: str, times: Mapping[str, TimeRange | None]
     if len(kinds) > 1:
         message = f"times cannot be compared: column {column!r} is a {' in some files and a '.join(kinds)} in others"
         fix = "write the column the same way in every file"
-        window.find("error", "split proof", ", ".join(times), message, fix)
+        window.add_finding("error", "split proof", ", ".join(times), message, fix)
         return False
     if kinds == [TEXT]:
         message = f"times were not compared: column {column!r} is text, whose values are no times or are written in several ways"
         fix = "write them as ISO 8601 (2013-01-31T18:00:00) in every file"
-        window.find("warning", "split proof", ", ".join(times), message, fix)
+        window.add_finding("warning", "split proof", ", ".join(times), message, fix)
         return False
     if missing := sum(time.missing for time in ranges):
         message = f"{missing:,} of {window.rows:,} rows have no time in column {column!r}: they are not compared"
         fix = "filter them (source.where), or write the column in another way"
-        window.find("warning", "split proof", ", ".join(times), message, fix)
+        window.add_finding("warning", "split proof", ", ".join(times), message, fix)
     return True

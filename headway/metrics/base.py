@@ -188,7 +188,7 @@ class Metric(ABC):
     def value(self, rows: Rows) -> float | None:
         """Returns the metric on these rows, whose total weight must be positive; None where it is undefined."""
 
-    def on(self, rows: Rows) -> float | None:
+    def cached_value(self, rows: Rows) -> float | None:
         """Returns `value`, computed once for these rows; None also for rows without any weight."""
         return rows.cached(self, lambda: self.value(rows) if rows.total > 0 else None)
 
@@ -215,7 +215,7 @@ class Metric(ABC):
         it has no value."""
         return None
 
-    def parts_influence_by_unit(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
+    def influence_on_parts_by_unit(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
         """Returns how much each unit moves each of `parts`, [units, parts]; None without parts, or if not finite."""
         return None
 
@@ -317,11 +317,11 @@ class MomentMetric(Metric):
         return found
 
     def parts(self, rows: Rows) -> Floats | None:
-        if self._parts is None or self.on(rows) is None:
+        if self._parts is None or self.cached_value(rows) is None:
             return None
         return self._parts(rows.weight @ self._moments_of(rows) / rows.total)
 
-    def parts_influence_by_unit(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
+    def influence_on_parts_by_unit(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
         return None if self._parts is None else self._moved(rows, codes, units, *self._slope(rows, self._parts))
 
 

@@ -68,7 +68,7 @@ class Auc(Metric):
         return float(np.dot(positive, below + 0.5 * negative) / pairs)
 
     def influence(self, rows: Rows) -> Floats | None:
-        if (value := self.on(rows)) is None:
+        if (value := self.cached_value(rows)) is None:
             return None
         run, (positive, negative) = _run_of_row(rows), by_score(rows)
         below = (np.cumsum(negative) - 0.5 * negative) / negative.sum()  # the share of negatives below a positive there
@@ -77,7 +77,7 @@ class Auc(Metric):
 
 
 def by_score(rows: Rows) -> tuple[Floats, Floats]:
-    """Returns the weight of the positive rows at each distinct score, the lowest first, and that of the negative rows.
+    """Returns the positive rows' weight and the negative rows' weight at each distinct score, the lowest score first.
     There must be at least one row, and every prediction must be a number."""
 
     def made() -> tuple[Floats, Floats]:
@@ -131,8 +131,8 @@ def _ranked(rows: Rows) -> _Ranked:
 
 
 def orders_of_parts(rows: Rows, parts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]] | None:
-    """Returns the order of each part's rows by prediction, taken from the cached order of all rows; None where that is
-    not in the cache.
+    """Returns the order of each part's rows by prediction, taken from the cached order of all rows; None if the cache
+    lacks it.
 
     Args:
         parts: the row indices of each part, ascending; no row is in two parts.
@@ -164,7 +164,7 @@ class AveragePrecision(Metric):
         return finite(float(np.dot(positive, precision) / caught[-1]))
 
     def influence(self, rows: Rows) -> Floats | None:
-        if (value := self.on(rows)) is None:
+        if (value := self.cached_value(rows)) is None:
             return None
         run, (positive, negative) = _run_of_row(rows), (weights[::-1] for weights in by_score(rows))
         caught, flagged = np.cumsum(positive), np.cumsum(positive + negative)
@@ -192,7 +192,7 @@ class CalibrationError(Metric):
         return sum(b["weight"] * abs(b["prediction_mean"] - b["label_mean"]) for b in bins) / total
 
     def influence(self, rows: Rows) -> Floats | None:
-        if (value := self.on(rows)) is None:
+        if (value := self.cached_value(rows)) is None:
             return None
         ranked, which = _bins(rows)
         off, mass = ranked.prediction - ranked.label, ranked.weight
@@ -202,14 +202,14 @@ class CalibrationError(Metric):
 
     def parts(self, rows: Rows) -> Floats | None:
         """Returns each bin's mean prediction minus mean label, times its share of the weight, [bins]."""
-        if self.on(rows) is None:
+        if self.cached_value(rows) is None:
             return None
         ranked, which = _bins(rows)
         off = ranked.weight * (ranked.prediction - ranked.label)
         found: Floats = np.bincount(which, off, BINS) / ranked.weight.sum()
         return found
 
-    def parts_influence_by_unit(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
+    def influence_on_parts_by_unit(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
         if (parts := self.parts(rows)) is None:
             return None
         ranked, which = _bins(rows)

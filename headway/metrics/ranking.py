@@ -1,6 +1,6 @@
 """How well scores order the rows of each group: NDCG@k, MRR, recall@k, and how many items they show; in NumPy.
 
-    groups = ranked(label, score, weight, codes, k=10)
+    groups = rank_metrics(label, score, weight, codes, k=10)
     groups.mean()                       # {"ndcg": 0.83, "mrr": 0.71, "recall_at_k": 0.64}
     codes_of(table.column("query"))     # int64 [rows], NO_GROUP where there is none
 
@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.metrics.base import Floats, Metric, Rows
-from headway.tabular.list_arrays import run_starts, whole
+from headway.tabular.list_arrays import combine_chunks, run_starts
 
 RANKED: tuple[str, ...] = ("ndcg", "mrr", "recall_at_k")
 COVERAGE = "item_coverage"
@@ -34,7 +34,7 @@ NO_GROUP = int(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True, eq=False)
-class Ranked:
+class RankMetrics:
     """The rank metrics of each group that has a row with a label above 0; arrays are [groups]."""
 
     values: dict[str, Floats]
@@ -60,18 +60,18 @@ class GroupMetric(Metric):
     def __init__(self, name: str, k: int):
         self.name, self.k = name, k
 
-    def _ranked(self, rows: Rows) -> Ranked:
+    def _ranked(self, rows: Rows) -> RankMetrics:
         if rows.groups is None:
             raise ValueError(f"{self.name} needs groups, and the rows have none")
         groups = rows.groups
-        return rows.cached(self.k, lambda: ranked(rows.label, rows.prediction, rows.weight, groups, k=self.k))
+        return rows.cached(self.k, lambda: rank_metrics(rows.label, rows.prediction, rows.weight, groups, k=self.k))
 
     def value(self, rows: Rows) -> float | None:
         return self._ranked(rows).mean()[self.name]
 
     def influence(self, rows: Rows) -> Floats | None:
         """Returns the influence of each group at one of its rows, 0 at the others, [rows]; None without a value."""
-        if (value := self.on(rows)) is None:
+        if (value := self.cached_value(rows)) is None:
             return None
         groups, found = self._ranked(rows), np.zeros(len(rows))
         share = groups.weight / groups.weight.sum()
@@ -116,12 +116,12 @@ class ItemCoverage(Metric):
 
 def codes_of(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
     """Returns a code from 0 up for each row of a column, equal for equal values; NO_GROUP for null. [rows]"""
-    array = whole(column) if isinstance(column, pa.ChunkedArray) else column
+    array = combine_chunks(column) if isinstance(column, pa.ChunkedArray) else column
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     return encoded.indices.cast(pa.int64()).fill_null(NO_GROUP).to_numpy(zero_copy_only=False)
 
 
-def ranked(label: Floats, score: Floats, weight: Floats, codes: NDArray[Any], *, k: int = NDCG_AT) -> Ranked:
+def rank_metrics(label: Floats, score: Floats, weight: Floats, codes: NDArray[Any], *, k: int = NDCG_AT) -> RankMetrics:
     """Returns the rank metrics of each group, as the module's docstring defines them.
 
     Args:
@@ -156,7 +156,7 @@ def ranked(label: Floats, score: Floats, weight: Floats, codes: NDArray[Any], *,
     mean_weight = np.bincount(group, weight[rows], groups) / np.maximum(np.bincount(group, minlength=groups), 1)
     each = zip(RANKED, (ndcg, 1.0 / nearest, recall), strict=True)
     values = {name: np.where(sound, value, np.nan) for name, value in each}
-    return Ranked({name: value[judged] for name, value in values.items()}, mean_weight[judged], rows[at[judged]])
+    return RankMetrics({name: value[judged] for name, value in values.items()}, mean_weight[judged], rows[at[judged]])
 
 
 def _ordered(group: NDArray[np.int64], by: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,12 +1,12 @@
 """Tables of an evaluation: what one number cannot say. A table is an object with a name and a function of the rows.
 
-    RELIABILITY.on(rows)          # {"low": [0.01, ...], "high": [...], "rows": [...], "prediction_mean": [...], ...}
+    RELIABILITY.compute(rows)     # {"low": [0.01, ...], "high": [...], "rows": [...], "prediction_mean": [...], ...}
 
 Reports show `confusion` and `per_class` as tables, the others as curves.
 
-`Table.on` returns a list per column, ready for JSON: none without rows of positive weight, or if a prediction is not a
-number. An undefined number (the recall of a class that no row has) is None. Each task names its tables
-(`headway.tasks.base.Task.tables`).
+`Table.compute` returns a list per column, ready for JSON. It returns {} without rows of positive weight, or if a
+prediction is not a number. An undefined number (the recall of a class that no row has) is None. Each task names its
+tables (`headway.tasks.base.Task.tables`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ from headway.metrics.classification import by_score, calibration_bins, decided, 
 POINTS = 200
 """The most points of a curve: its ends, and exact values at about equal steps along it."""
 MOST_PAIRS = 400
-"""The most pairs of classes in a confusion matrix: those of the greatest weight."""
+"""The most pairs of classes in a confusion matrix: the pairs of the greatest weight."""
 
 Columns = Mapping[str, NDArray[Any] | Sequence[Any]]
 
@@ -41,7 +41,7 @@ class Table:
     columns: Callable[[Rows], Columns]
     decides: bool = False
 
-    def on(self, rows: Rows) -> dict[str, list[Any]]:
+    def compute(self, rows: Rows) -> dict[str, list[Any]]:
         """Returns the table of these rows, a list per column; {} without weight, or if a prediction is not a number."""
         if not (rows.total > 0 and rows.known):
             return {}

@@ -152,8 +152,8 @@ def numbers(array: pa.Array) -> NDArray[Any]:
 
 
 def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[EncodedFeature, NDArray[Any]]:
-    """Returns each record's distinct values in order of first appearance, and each row's index among those of its
-    record, 0 for null."""
+    """Returns each record's distinct values in order of first appearance, and for each row the index of its value
+    among its record's distinct values, 0 for null."""
     array = array if pa.types.is_dictionary(array.type) else strings(array).dictionary_encode()
     dictionary = array.dictionary
     if len(dictionary.unique()) != len(dictionary):  # nothing forbids a dictionary to hold a value twice
@@ -176,8 +176,8 @@ def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[EncodedFe
 def _places_at_once(
     codes: NDArray[np.integer], present: NDArray[np.bool_] | None, starts: NDArray[np.int64], size: int
 ) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:
-    """Returns each record's distinct codes, all below `size`, in order of first appearance; and each row's index among
-    those of its record."""
+    """Returns each record's distinct codes, all below `size`, in order of first appearance; and for each row the index
+    of its code among its record's distinct codes."""
     rows, records = len(codes), len(starts) - 1
     slots = codes.astype(np.int64)
     if records > 1:

@@ -27,7 +27,7 @@ _MOST = 1 << 31
 _FIX = "check that it is a TFRecord file; if it is a shard in the store, delete it and run again"
 
 
-def masked(data: bytes) -> int:
+def masked_crc32c(data: bytes) -> int:
     """Returns the masked crc32c of some data, the checksum of TFRecord files."""
     crc = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
@@ -36,7 +36,7 @@ def masked(data: bytes) -> int:
 def frame(record: bytes) -> bytes:
     """Returns a record with its length and checksums around it, as it stands in a file."""
     length = _LENGTH.pack(len(record))
-    return b"".join((length, _CRC.pack(masked(length)), record, _CRC.pack(masked(record))))
+    return b"".join((length, _CRC.pack(masked_crc32c(length)), record, _CRC.pack(masked_crc32c(record))))
 
 
 class ShardWriter:
@@ -63,9 +63,9 @@ class ShardWriter:
         for pieces in records:
             record = b"".join(pieces)
             size = _LENGTH.pack(len(record))
-            self._append(size + _CRC.pack(masked(size)))
+            self._append(size + _CRC.pack(masked_crc32c(size)))
             self._append(record)
-            self._append(_CRC.pack(masked(record)))
+            self._append(_CRC.pack(masked_crc32c(record)))
         self.rows.extend(rows)
 
     def write_many(self, records: Sequence[bytes]) -> None:
@@ -102,7 +102,7 @@ def read_records(path: Path) -> Iterator[bytes]:
             f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(path), fix=_FIX
         ) from None
     # a plain file's first bytes are a length, whose checksum holds; gzip's are not
-    plain = len(head) == HEADER.size and masked(head[:8]) == HEADER.unpack(head)[1]
+    plain = len(head) == HEADER.size and masked_crc32c(head[:8]) == HEADER.unpack(head)[1]
     zipped = head.startswith(b"\x1f\x8b") and not plain
     with file, gzip.GzipFile(fileobj=file) if zipped else contextlib.nullcontext(file) as source:
         try:
@@ -110,11 +110,11 @@ def read_records(path: Path) -> Iterator[bytes]:
                 yield record
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise DataError(f"not a whole gzip file: {error}", where=str(path), fix=_FIX) from None
-        except NotWhole as error:
+        except DamagedRecord as error:
             raise DataError(f"{error.what} (record at byte {error.at})", where=str(path), fix=_FIX) from None
 
 
-class NotWhole(Exception):
+class DamagedRecord(Exception):
     """Raised for a damaged TFRecord file, with the problem and the offset of the damaged record."""
 
     def __init__(self, what: str, at: int):
@@ -130,21 +130,21 @@ def framed(file: IO[bytes] | gzip.GzipFile, at: int = 0, end: int | None = None)
         end: the offset at which the last record ends; None: the file's end.
 
     Raises:
-        NotWhole: a record is damaged or cut off.
+        DamagedRecord: a record is damaged or cut off.
     """
     while (end is None or at < end) and (header := file.read(HEADER.size)):
         if len(header) < HEADER.size:
-            raise NotWhole("the file is cut off in a record's length", at)
+            raise DamagedRecord("the file is cut off in a record's length", at)
         size, crc = HEADER.unpack(header)
-        if masked(header[:8]) != crc or size > _MOST:
-            raise NotWhole("the checksum of a record's length does not hold", at)
+        if masked_crc32c(header[:8]) != crc or size > _MOST:
+            raise DamagedRecord("the checksum of a record's length does not hold", at)
         body = file.read(size + CRC_BYTES)
         if len(body) < size + CRC_BYTES:
-            raise NotWhole("the file is cut off in a record", at)
+            raise DamagedRecord("the file is cut off in a record", at)
         record = body[:size]
-        if masked(record) != _CRC.unpack_from(body, size)[0]:
-            raise NotWhole("the checksum of a record does not hold", at)
+        if masked_crc32c(record) != _CRC.unpack_from(body, size)[0]:
+            raise DamagedRecord("the checksum of a record does not hold", at)
         yield at, record
         at += HEADER.size + len(body)
     if end is not None and at < end:
-        raise NotWhole(f"the file ends before byte {end}", at)
+        raise DamagedRecord(f"the file ends before byte {end}", at)

@@ -70,7 +70,7 @@ def varints_cut(
 
 
 def _sevens(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Returns the bytes of varints of at most `width` bytes, uint8 [n, width], and a mask of those in use."""
+    """Returns the bytes of varints of at most `width` bytes, uint8 [n, width], and a mask of the bytes in use."""
     words: NDArray[Any] = bits.astype(np.uint32) if width <= 4 else bits  # half as long: faster
     parts, keep = np.empty((len(bits), width), np.uint8), np.ones((len(bits), width), np.bool_)
     for i in range(width):

@@ -54,7 +54,7 @@ def removal_lock(store: Store, command: str = "clean") -> Iterator[Remover]:
 
 
 @contextlib.contextmanager
-def running(
+def run_lease(
     store: Store,
     model: str,
     run: str,
@@ -115,7 +115,7 @@ def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -
     """Returns the garbage that `remove` would delete, with reasons; deletes nothing.
 
     Args:
-        keep_versions: how many of each model's newest versions to keep, besides those that a pointer names; None: all.
+        keep_versions: how many of each model's newest versions to keep, besides the versions in pointers; None: all.
     """
     models = [registry.Registry(store, name) for name in registry.names(store)]
     garbage = [item for model in models for item in _of_model(model, keep_versions)]

@@ -2,7 +2,7 @@
 
     with lease(store, ["stages"], {"command": "run"}):           # any number of holders at a time
         ...
-    with reading(registry, "champion", "predict") as version:     # of a version: nobody removes it meanwhile
+    with leased_version(registry, "champion", "predict") as version:  # of a version: nobody removes it meanwhile
         load(version.saved_model)
 
 A lease is a lock of a name of its own, locks/use-<token>.json, that lists paths of the store; it is renewed while its holder
@@ -21,7 +21,7 @@ from typing import Any
 from headway.errors import Locked, StoreError
 from headway.registry.registry import Registry
 from headway.registry.versions import Version
-from headway.storage.locks import Lock, lives, wait_while
+from headway.storage.locks import Lock, is_held, wait_while
 from headway.storage.store import Store
 
 REMOVER = "gc"
@@ -29,7 +29,7 @@ REMOVER = "gc"
 WAIT_SECONDS = 60.0
 _LEASE = "use-"
 _MOVED = 5
-"""The number of tries of `reading` while the pointer moves on and the version that it named is removed."""
+"""The number of tries of `leased_version` while the pointer moves on and the version that it named is removed."""
 
 
 @contextlib.contextmanager
@@ -56,7 +56,7 @@ def lease(
         owner = remover.owner()
         return (
             owner
-            if owner is not None and lives(owner, remover.store_time()) and overlap(paths, owner.get("removing", ()))
+            if owner is not None and is_held(owner, remover.store_time()) and overlap(paths, owner.get("removing", ()))
             else None
         )
 
@@ -69,7 +69,7 @@ def lease(
 
 
 @contextlib.contextmanager
-def reading(
+def leased_version(
     registry: Registry, name: str, command: str, *, note: Callable[[str], None] = lambda text: None
 ) -> Iterator[Version]:
     """Check all bytes of the version that `name` names (a number, champion, previous, an alias), and hold a lease on it
@@ -117,14 +117,14 @@ class Remover:
                 continue
             held = self.store.lock(Path(name).stem)
             owner = held.owner()
-            if owner is not None and not lives(owner, held.store_time()):
+            if owner is not None and not is_held(owner, held.store_time()):
                 held.forget()
             elif owner is not None and overlap(wanted, owner.get("uses", ())):
                 found.append(owner)
         return found
 
     def claim(self, always: Sequence[str], paths: Iterable[str]) -> set[str]:
-        """Announce the removal of `always` and `paths`; returns those of `paths` that have no lease.
+        """Announce the removal of `always` and `paths`; returns the part of `paths` that has no lease.
 
         Raises:
             Locked: the removal lock was lost, since this process paused for too long.

@@ -93,7 +93,7 @@ class Pointer:
         """Returns the number of the version that the pointer names; None when it names none."""
         return _points_at(self.history())
 
-    def expect(self, events: list[Event], against: int | None, what: str, fix: str) -> None:
+    def raise_if_moved(self, events: list[Event], against: int | None, what: str, fix: str) -> None:
         """Raise Overtaken if the pointer names another version than when the caller made a decision.
 
         Args:
@@ -169,7 +169,7 @@ def is_alias(name: str) -> bool:
     return name not in RESERVED and _ALIAS.fullmatch(name) is not None
 
 
-def me() -> str:
+def user_and_host() -> str:
     """Returns the user and the host of this process, as the author of a change: user@host."""
     try:
         user = getpass.getuser()

@@ -38,7 +38,7 @@ from headway.registry.pointers import (
     anchor_of,
     check_alias,
     is_alias,
-    me,
+    user_and_host,
 )
 from headway.registry.versions import LINEAGE, SAVED_MODEL, Version, Versions, numbered_children, temporary_folder
 from headway.storage import manifest as manifests
@@ -109,8 +109,7 @@ class Registry(Versions):
         return next(self._before(self.history()), None)
 
     def _before(self, events: list[Event]) -> Iterator[int]:
-        """Yields the champions before the present one that were not rolled back or removed, latest first; one may be
-        damaged."""
+        """Yields the earlier champions that were not rolled back or removed, latest first; one may be damaged."""
         gone, current = self.rolled_back(), events[-1].version if events else None
         earlier = dict.fromkeys(e.version for e in reversed(events) if e.version != current)
         there = self._numbers()
@@ -204,7 +203,7 @@ class Registry(Versions):
                 f"headway run compares with the champion of now, and headway promote --to {number} --force promotes "
                 f"version {number} all the same"
             )
-            self._champion.expect(events, against, f"version {number} was to be promoted {judged}", fix)
+            self._champion.raise_if_moved(events, against, f"version {number} was to be promoted {judged}", fix)
             self._allow(number, force)
             return self._point(number, events, kind="promote", reason=reason, run=run, basis=basis, anchor=anchor)
 
@@ -226,7 +225,7 @@ class Registry(Versions):
             if not events:
                 raise self._refused("there is no champion yet", "headway run promotes one")
             fix = "headway models shows what became of it; --force rolls back whatever is the champion now"
-            self._champion.expect(events, against, f"version {against} was to be rolled back", fix)
+            self._champion.raise_if_moved(events, against, f"version {against} was to be rolled back", fix)
             current = events[-1].version
             earlier = [e.version for e in events if e.version != current]
             listed = ", ".join(str(number) for number in sorted(set(earlier))) or "none"
@@ -263,7 +262,7 @@ class Registry(Versions):
             events = pointer.history()
             if events and events[-1].kind != "remove" and events[-1].version == number:
                 return events[-1]
-            pointer.expect(events, against, f"{name} was to point at version {number}", fix)
+            pointer.raise_if_moved(events, against, f"{name} was to point at version {number}", fix)
             self.verified(number)
             return self._move(pointer, events, kind="alias", version=number, reason=reason, run=run)
 
@@ -281,7 +280,7 @@ class Registry(Versions):
 
     def _move(self, pointer: Pointer, events: list[Event], **facts: Any) -> Event:
         previous = events[-1].version if events and events[-1].kind != "remove" else None
-        event = Event(time=now(), previous=previous, by=me(), **facts)
+        event = Event(time=now(), previous=previous, by=user_and_host(), **facts)
         with writing(self.store.root):
             pointer.move(events, event)
         return event
@@ -303,7 +302,7 @@ class Registry(Versions):
         serving = self.copies.next_number(events)
         with writing(self.store.root), self.copies.prepared(version) as aside:
             event = self._move(self._champion, events, version=number, serving=serving, **facts)
-            self.store.publish(aside, self.copies.path(serving))
+            self.store.publish(aside, self.copies.copy_path(serving))
         return event
 
     def verify(self) -> Iterator[tuple[Path, str]]:
@@ -345,7 +344,8 @@ class ServingCopies:
     def __init__(self, store: Store, name: str):
         self.store, self.folder = store, store.root / "serving" / name
 
-    def path(self, number: int | None) -> Path:
+    def copy_path(self, number: int | None) -> Path:
+        """Returns the folder of a copy; for None the path .../None, at which nothing is ever published."""
         return self.folder / str(number)
 
     def next_number(self, events: list[Event]) -> int:
@@ -364,7 +364,7 @@ class ServingCopies:
 
     def repair(self, event: Event, version: Callable[[int], Version]) -> bool:
         """Publish the copy that `event` names if it is missing; return whether it was. `version` loads its version."""
-        target = self.path(event.serving)
+        target = self.copy_path(event.serving)
         if self.store.is_published(target):
             return False
         with writing(self.store.root), self.prepared(version(event.version)) as aside:
@@ -373,7 +373,7 @@ class ServingCopies:
 
     def verify(self, champion: Manifest, event: Event) -> Iterator[tuple[Path, str]]:
         """Yields (file, problem) for damage of the champion's serving copy; reads every byte."""
-        served = self.path(event.serving)
+        served = self.copy_path(event.serving)
         if not self.store.is_published(served):
             yield served, f"is gone: version {event.version} is the champion and not served; promote it again"
             return

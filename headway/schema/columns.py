@@ -138,7 +138,7 @@ class Column(Frozen):
     parse: Parse | None = None
     """The rule by which text in the files becomes the stored number; None: only plain numbers do."""
     null: tuple[str, ...] | None = None
-    """The texts that mean a missing value, in files and requests; None: only those that a CSV file's source names."""
+    """The texts that mean a missing value, in files and requests; None: only the null words of `source.csv`."""
     temporal: Temporal | None = None
     """The unit of integers that are dates or times, such as days since 1970-01-01; None for other columns."""
     meaning: Meaning | None = None
@@ -208,7 +208,7 @@ UNIT_COLUMN = Column(name="unit", type="int64", nullable=True, role="key").model
 
 
 class Schema(Frozen):
-    """Columns in the order of the source, with the facts known of their values."""
+    """The stored columns in the order of the source, with the known ranges and domains of their values."""
 
     columns: tuple[Column, ...]
     ranges: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)

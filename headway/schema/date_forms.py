@@ -1,8 +1,8 @@
 """Dates and times by a strptime form, or as ISO 8601.
 
-    dates(pa.array(["31/12/1970"]), "%d/%m/%Y", clock=False)          # days since 1970-01-01, and which are wrong
-    dates(pa.array(["1970-01-01 00:00:01"]), None, clock=True)        # microseconds since 1970-01-01, UTC
-    dates(pa.array(["2024Q1"]), "%YQ%q", clock=False)                 # of a quarter, a month or a week its first day
+    parse_dates(pa.array(["31/12/1970"]), "%d/%m/%Y", clock=False)    # days since 1970-01-01, and which are wrong
+    parse_dates(pa.array(["1970-01-01 00:00:01"]), None, clock=True)  # microseconds since 1970-01-01, UTC
+    parse_dates(pa.array(["2024Q1"]), "%YQ%q", clock=False)           # of a quarter, a month or a week its first day
 
 Besides Python's codes there is %q, the number of a quarter.
 """
@@ -84,7 +84,7 @@ def pattern_of(form: str) -> str:
     return f"^(?:{pattern})$"
 
 
-def dates(texts: pa.Array, form: str | None, *, clock: bool) -> tuple[pa.Array, NDArray[np.bool_]]:
+def parse_dates(texts: pa.Array, form: str | None, *, clock: bool) -> tuple[pa.Array, NDArray[np.bool_]]:
     """Returns the days of dates, or the microseconds of times, since 1970-01-01 (int64), and which texts are not one.
 
     Args:
@@ -142,12 +142,12 @@ def iso_times(texts: pa.Array, unit: Temporal) -> pa.Array:
     """Parse ISO 8601 texts to int64 in a unit; null where a text is not one. A time without a zone is UTC; a date has
     no time."""
     per_day = PER_DAY["date" if unit == "date" else "timestamp"]
-    return in_unit(dates(texts, None, clock=unit != "date")[0], per_day, PER_DAY[unit])[0]
+    return in_unit(parse_dates(texts, None, clock=unit != "date")[0], per_day, PER_DAY[unit])[0]
 
 
 def in_unit(values: pa.Array, per_day: int, wanted: int) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """Convert int64 times from `per_day` units a day to `wanted` units a day. Returns them, and a mask of those that
-    int64 cannot hold, which are null.
+    """Convert int64 times from `per_day` units a day to `wanted` units a day. Returns the times, and a mask of the
+    times that int64 cannot hold; these are null.
 
     Fractions of a unit are rounded down, towards the past, before 1970 too.
     """

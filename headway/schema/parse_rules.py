@@ -38,7 +38,7 @@ from pydantic import (
 
 from headway.config import Frozen, OneOrMore
 from headway.schema.calendar_days import Temporal
-from headway.schema.date_forms import dates, pattern_of
+from headway.schema.date_forms import parse_dates, pattern_of
 from headway.schema.number_texts import abbreviated, durations, plain_booleans, plain_numbers, without_units
 
 Kind = Literal[
@@ -148,7 +148,7 @@ def _kind_of(form: str) -> Kind:
 
 
 def without_markers(texts: pa.Array, markers: tuple[str, ...]) -> pa.Array:
-    """Trim texts, and make those null that are markers of missing values, in upper or lower case."""
+    """Trim texts. A text that marks a missing value, in upper or lower case, becomes null."""
     trimmed = pc.utf8_trim_whitespace(texts)
     if not markers:
         return trimmed
@@ -157,13 +157,13 @@ def without_markers(texts: pa.Array, markers: tuple[str, ...]) -> pa.Array:
 
 
 def parsed(texts: pa.Array, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_] | None]:
-    """Parse texts. For dates and times: int64, and a mask of the texts that do not fit. For numbers: plain numbers as
-    text, and None; a text that does not fit stays as it is, and is judged when it is read as a number."""
+    """Parse texts. For dates and times: returns int64, and a mask of the texts that do not fit. For numbers: returns
+    plain numbers as text, and None. There a text that does not fit stays; reading it as a number fails later."""
     texts = without_markers(texts, rule.null)
     if rule.is_epoch:
         return _epochs(texts)
     if rule.temporal is not None:
-        return dates(texts, rule.format, clock=rule.as_ == "timestamp")
+        return parse_dates(texts, rule.format, clock=rule.as_ == "timestamp")
     if rule.as_ in _NUMBERS:
         return _NUMBERS[rule.as_](texts), None
     return plain_numbers(without_units(texts, rule.unit) if rule.unit else texts, rule.as_), None

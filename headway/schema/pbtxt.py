@@ -238,7 +238,7 @@ def _tagged(feature: Any, kind: StoredType, where: str) -> dict[str, Any]:
 
 
 def _shape(feature: Any, where: str) -> Shape:
-    """Returns the shape of a feature: a list if it has value_count, a vector if its shape has a dimension."""
+    """Returns the shape of a feature: of a list if it has value_count, of a vector if `shape` has a dimension."""
     if feature.HasField("value_count"):
         return (None,)
     sizes = [dim.size for dim in feature.shape.dim]

@@ -147,7 +147,7 @@ class _ColumnSample:
 
     @property
     def shape(self) -> Shape:
-        """The shape that the pipeline says, else that of the type: any length for lists whose type has none."""
+        """The shape in the pipeline, else the type's shape. A list type without a length gives any length."""
         asked, kind = self.config.stored_shape(), self.values.type
         if asked is not None:
             return asked
@@ -215,7 +215,7 @@ class _ColumnSample:
         self.notes.append(Note(column=self.name, text=text + line, doubt=doubt))
 
     def _as_told(self) -> Recognized | None:
-        """Returns what the pipeline's own rule makes of the column; None: it says none, or none that fits its values."""
+        """Returns the type by the column's `parse` setting; None without one, or if the values are not for it."""
         rule, kind = self.config.parse, self.type
         if rule is None:
             return None

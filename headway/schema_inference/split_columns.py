@@ -28,7 +28,7 @@ _DISTINCT = 10
 _COPIED = 1.01
 """If the label makes at most so many times as many rows distinct, equal rows are copies, with equal labels."""
 _LEAST_THINGS, _NEARLY = 50, 0.9
-"""The fewest distinct rows that may be things with several rows each; the share that is nearly all of them."""
+"""The fewest distinct rows that may stand for things with several rows each; the share that counts as nearly all."""
 _FIRST, _LONG = 1000, 64
 """The number of texts in which a decimal sign is searched; and the most bytes of an identifier, not a text or image."""
 
@@ -129,7 +129,7 @@ def _is_time(texts: pa.ChunkedArray) -> bool:
 
 
 def without_label(columns: Sequence[Column], label: Collection[str]) -> tuple[Column, ...]:
-    """Returns the frozen columns without those of the label.
+    """Returns the frozen columns without the columns of the label.
 
     Raises:
         ConfigError: none is left.

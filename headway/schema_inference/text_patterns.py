@@ -33,9 +33,9 @@ _FIRST = 20
 _LEAST_NAMED = 3
 """The fewest distinct values where the column's name says that it holds dates."""
 _MOSTLY = 0.9
-"""The patterns of numbers, which take milliseconds to compile, are tried only if so many rows begin as numbers do."""
+"""The share of rows that must begin as numbers do for number patterns to be tried: compiling takes milliseconds."""
 _LEAST_NUMBERS = 3
-"""Fewer distinct numbers with a unit (36 months, 60 months) are as good as a category, which keeps its words."""
+"""The fewest distinct texts such as 36 months that become numbers; fewer stay text and serve as categories."""
 _PARTLY = 5
 """A form of dates that reads one value in so many is worth a note if it does not read all."""
 _NUMBER = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
@@ -79,7 +79,7 @@ class Recognized:
 
 @dataclass(frozen=True)
 class _Texts:
-    """The different texts of a sample, trimmed, without those that mean a missing value."""
+    """The distinct texts of a sample, trimmed. Texts that mean a missing value are left out."""
 
     texts: pa.Array
     counts: pa.Array
@@ -224,7 +224,7 @@ def _digit_dates(given: _Texts, least: int) -> Recognized | None:
 
 
 def _numbers(given: _Texts, decimal: DecimalSign | None, *, plain: bool) -> Recognized | None:
-    """Returns how numbers are read: plain or with thousands, currencies or %; for others, a note on the rule to set."""
+    """Returns how numbers, thousands, currencies or % are parsed; for units a note on the rule. None: no numbers."""
     order, unknown = _decimal_signs(given.texts, decimal, plain=plain)
     points_are_thousands = order[0] == "decimal_comma" and given.any("[.]")
     if (plain or any(given.null)) and not points_are_thousands:
@@ -376,7 +376,7 @@ def _dates(given: _Texts, *, wanted: bool) -> Recognized | None:
 
 
 def _as_dates(given: _Texts, rule: Parse, unread: pa.Array, keep: str) -> Recognized:
-    """Returns how a column of dates or times is read by a rule, with a note that shows one of them."""
+    """Returns how the rule reads a column of dates or times, with a note that shows one of the values."""
     text = given.texts.filter(pc.invert(unread))[0].as_py()
     number = f"{parsed(pa.array([text]), rule)[0][0].as_py():,} {'days' if rule.temporal == 'date' else 'microseconds'}"
     what = "dates" if rule.temporal == "date" else "times (UTC)"

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.messages import some
-from headway.records.tfrecord import masked
+from headway.records.tfrecord import masked_crc32c
 from headway.schema.columns import column_yaml, suggest
 from headway.sources.config import FORMATS, Format, SourceConfig
 from headway.sources.sample import FieldPath, Sample, without_values
@@ -172,7 +172,8 @@ def _check_unchanged(files: Sequence[InputFile], piece: Range) -> None:
 
 
 def whole_files(ranges: Sequence[Range]) -> list[Range]:
-    """Joins the ranges of each file into one, in which rows count from the file's first; runs of small files stay."""
+    """Joins the ranges of each file into one, so that rows count from the file's first row. Runs of small files
+    stay."""
     joined: list[Range] = []
     for piece in ranges:
         if joined and piece.file == joined[-1].file and not piece.row_per_file:
@@ -191,8 +192,8 @@ class NoRows(DataError):
 
 
 def sample_spans(source: Source, spans: Sequence[Sequence[InputFile]], rows: int) -> tuple[Sample, Sample]:
-    """Returns two samples: one of the first span that has rows, and one of it and up to 24 other spans, evenly spread.
-    In the first span alone a column may be empty, or hold only integers.
+    """Returns a sample of the first span with rows, and one of this and up to 24 other spans, evenly spread. In the
+    first span alone a column may be empty, or hold only integers.
 
     Args:
         spans: the files of each span.
@@ -218,8 +219,8 @@ def sample_spans(source: Source, spans: Sequence[Sequence[InputFile]], rows: int
 
 
 def sampled(tables: Sequence[pa.Table], rows: int, *, evenly: bool = False) -> Sample:
-    """Returns a sample of the first `rows` rows of all tables; `evenly`: as many of each. A column without a common
-    type becomes text; if it cannot, it is null and in `Sample.conflicts`."""
+    """Returns a sample of the tables' first `rows` rows; `evenly`: as many from each table. Columns of unlike types
+    become text. A column that cannot is null, and is named in `Sample.conflicts`."""
     share = -(-rows // len(tables)) if evenly else rows
     parts = [table.slice(0, share) for table in tables]
     named: dict[str, list[pa.Field]] = {}
@@ -299,7 +300,7 @@ def rows_of_range(rows: int, columns: int, whole: int | None = None) -> int:
     return most if whole is None else min(most, max(BATCH_ROWS, -(-whole // _RANGES)))
 
 
-def cut(chunk: Chunk) -> Iterator[Chunk]:
+def rechunk(chunk: Chunk) -> Iterator[Chunk]:
     """Cut a chunk into chunks of about BATCH_ROWS rows, none much smaller, since each costs some milliseconds. The
     first one carries all malformed rows, and exists even if no row is good."""
     rows = chunk.batch.num_rows
@@ -409,8 +410,7 @@ def first_rows(
 
 
 def damaged_file_error(kind: str, path: str, error: Exception, at: str, columns: Collection[str] = ()) -> DataError:
-    """Returns the error for a file that is damaged at the place `at`; `columns` are those that cannot be read, if
-    known."""
+    """Returns the error for a file that is damaged at the place `at`; `columns`: the unreadable ones, if known."""
     fix, names = "write the file again", list(columns)
     if names:
         at += f", {'column' if len(names) == 1 else 'columns'} {some(names, _NAMED, repr)}"
@@ -481,11 +481,11 @@ def wrong_format_error(path: str, expected: Format) -> DataError | None:
 
 
 def format_of(head: bytes) -> Format | None:
-    """Returns the format that a file's first bytes show; None for text, which may be CSV, and for what is not known."""
+    """Returns the format that a file's first bytes show; None for text (it may be CSV) and for unknown bytes."""
     for name, format in FORMATS.items():
         if format.magic and head.startswith(format.magic):
             return name
-    if len(head) >= 12 and masked(head[:8]) == struct.unpack_from("<I", head, 8)[0]:
+    if len(head) >= 12 and masked_crc32c(head[:8]) == struct.unpack_from("<I", head, 8)[0]:
         return "examples"
     head = head.removeprefix(b"\xef\xbb\xbf")
     return "jsonl" if is_object(head.split(b"\n", 1)[0]) or _OBJECTS.match(head) else None

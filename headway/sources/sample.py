@@ -1,7 +1,7 @@
 """The sample of a span that a schema is inferred from: its first rows, its source's notes, and columns whose types conflict
 between files, such as a list in one and an object in another.
 
-    forms = Forms()
+    forms = ValueForms()
     forms.note("0.jsonl", {("a",): ColumnForm("a list", 40, 40)})
     forms.note("1.jsonl", {("a", "b"): ColumnForm("one value", 40, 40)})     # so that `a` is an object there
     forms.clashes()         # {"a": "column 'a' is a list in 0.jsonl and an object in 1.jsonl", "a.b": the same}
@@ -29,7 +29,7 @@ _FACTS = ("conflicts", "damaged", "mixed", "misfits", "several", "nulls", "words
 
 @dataclass(frozen=True)
 class Sample:
-    """Some rows of a span's files, with what is known of their columns."""
+    """Some rows of a span's files, with facts and notes about the columns."""
 
     table: pa.Table
     notes: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Sample:
     mixed: Mapping[str, str] = field(default_factory=dict)
     """By column that has several forms, such as an object among texts: the forms, even rare ones."""
     misfits: Mapping[str, str] = field(default_factory=dict)
-    """By text column that was converted to numbers: a clause on its other values, which are null in the sample."""
+    """By text column converted to numbers: a clause on the values that are no numbers, which the sample has as null."""
     several: Mapping[str, str] = field(default_factory=dict)
     """By column of one value per row: a clause on the sampled rows that have several values."""
     decimal: DecimalSign | None = None
@@ -82,7 +82,7 @@ FieldPath = tuple[str, ...]
 
 
 class ColumnForm(NamedTuple):
-    """The form of one column's values in some lines, and how many there are."""
+    """The form of one column's values in some lines, and the number of values."""
 
     form: str | None
     """The form of the column's values: one value, a list, a list of ..., an empty list; None: there are only nulls."""
@@ -99,7 +99,7 @@ class _Form:
 
 
 @dataclass
-class Forms:
+class ValueForms:
     """Collects the forms that the values of each column, and the objects around it, have in the files."""
 
     _forms: dict[FieldPath, dict[str, _Form]] = field(default_factory=dict)

@@ -73,7 +73,7 @@ def _for_others(texts: pa.Array, misfits: pa.Array) -> bool:
 
 
 def with_several(sample: Sample, columns: Mapping[str, Mapping[int, int]]) -> Sample:
-    """Returns the sample with `Sample.several` of these columns, made from {values per row: number of rows} of each."""
+    """Returns the sample with `Sample.several` set for these columns. Each column comes as {values per row: rows}."""
     several_of = {}
     for name, counts in columns.items():
         if several := [values for values in counts if values > 1]:
@@ -137,7 +137,7 @@ def _description(misfits: pa.Array) -> str:
 
 @dataclass(frozen=True)
 class Float32Loss:
-    """The number of distinct values of a column, and how many of these are `left` distinct as float32."""
+    """The number of distinct values of a column as float64, and the number `left` after rounding to float32."""
 
     distinct: int
     left: int
@@ -147,7 +147,7 @@ class Float32Loss:
 
     @property
     def matters(self) -> bool:
-        """Whether more than one distinct value in a hundred is lost."""
+        """Whether more than one distinct value in a hundred becomes equal to another one as float32."""
         return (self.distinct - self.left) * ONE_IN > self.distinct
 
     def __str__(self) -> str:

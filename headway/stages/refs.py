@@ -37,7 +37,7 @@ class Input(Frozen):
 
 
 class Ref(Input, Generic[Answer]):
-    """A reference to an output, or to one file or folder of it. A path or an answer alone is one outside a store."""
+    """A reference to a stage's output, or to a file or folder of it. With a path or answer alone it names no output."""
 
     path: Path | None = Field(default=None, description="what is read of it; None: the answer alone")
     answer: Answer | None = None

@@ -102,7 +102,7 @@ class Stage(Frozen, Generic[Answer]):
         """Returns the references to outputs that the stage reads, in the order of its fields."""
         return list(_inputs(self))
 
-    def paths(self) -> list[Path]:
+    def input_paths(self) -> list[Path]:
         """Returns the files and folders of other outputs that the stage reads."""
         return [path for ref in self.inputs() for path in ref.paths()]
 
@@ -111,7 +111,7 @@ class Stage(Frozen, Generic[Answer]):
         """Returns the number of bytes that the stage reads from outside the store; it limits how many run as one."""
         return 0
 
-    def kept(self) -> Path | None:
+    def progress_folder(self) -> Path | None:
         """Returns the folder in which the stage saves its progress, from which it resumes after it was killed; None: it
         starts again from the beginning."""
         return None

@@ -79,7 +79,7 @@ class Output(Generic[Answer]):
         """Returns whether the step's answer is known; in a plan, it is not for a step that has yet to run."""
         return self.result is not None
 
-    def get(self) -> dict[str, Any]:
+    def json(self) -> dict[str, Any]:
         """Returns the answer as JSON.
 
         Raises:
@@ -96,7 +96,7 @@ class Output(Generic[Answer]):
             NotRunYet: the step has not run.
             ValidationError: the answer does not fit the model.
         """
-        return answers.model_validate(self.get())
+        return answers.model_validate(self.json())
 
     @cached_property
     def value(self) -> Answer:

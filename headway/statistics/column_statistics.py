@@ -83,7 +83,7 @@ class ColumnStatistics:
 
     Args:
         limits: what a numeric column may keep.
-        budget: when text is spilled, and where to.
+        budget: when text is spilled to disk, and to which folder.
     """
 
     def __init__(
@@ -542,7 +542,7 @@ class Sketches:
             self._hashes = _distinct(np.concatenate([self._hashes, hashes]))[: self.size.hashes].copy()
 
     def _whole(self) -> Any:
-        """Returns the t-digest of all values, also of those that still wait."""
+        """Returns the t-digest of all values, after it has added the pending ones."""
         values = _every_8th(self._waiting) if self._waiting else np.zeros(0)
         if not len(values):
             return self._digest

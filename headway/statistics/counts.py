@@ -34,8 +34,8 @@ _PENDING, _ALL_PENDING, _LEAST_PENDING = 1 << 17, 1 << 20, 256
 _MANY = 64
 _LARGE = 1 << 20  # bytes
 _MOST_RUNS, _FAN_IN = 24, 16
-"""The most runs of a merge, which holds a block of each, and how many of the shortest become one when there are
-more."""
+"""The most runs of a merge, and how many of the shortest become one when there are more. A merge holds a block of every
+run in memory."""
 
 
 class NumberCounts:
@@ -193,7 +193,7 @@ class TextCounts:
     def _sorted(self) -> Block:
         values, counts = self._fold()
         if not self._ordered:
-            values, counts = in_order(values, counts)
+            values, counts = sort_values(values, counts)
             self._values, self._counts = [values], [counts]
             self._ordered = True
         return values, counts
@@ -329,7 +329,7 @@ def fold(values: Sequence[pa.Array], counts: Sequence[NDArray[np.int64]]) -> Blo
     return encoded.dictionary, sums.astype(np.int64)
 
 
-def in_order(values: pa.Array, counts: NDArray[np.int64]) -> Block:
+def sort_values(values: pa.Array, counts: NDArray[np.int64]) -> Block:
     """Sort values by their bytes."""
     order = pc.sort_indices(values)
     return values.take(order), counts[order.to_numpy()]
@@ -350,7 +350,7 @@ def merged(runs: Sequence[Iterable[Block]]) -> Iterator[Block]:
             ((_, values, counts),) = parts
             yield values, counts
         else:
-            yield in_order(*fold([values for _, values, _ in parts], [counts for _, _, counts in parts]))
+            yield sort_values(*fold([values for _, values, _ in parts], [counts for _, _, counts in parts]))
 
 
 def paired(
@@ -367,8 +367,8 @@ def paired(
 
 
 def _abreast(runs: Sequence[Iterable[Block]]) -> Iterator[list[tuple[int, pa.Array, NDArray[np.int64]]]]:
-    """Cut sorted runs at common values; yields lists of (index of the run, values, occurrences). Each value is in one
-    list only."""
+    """Yields sorted runs range by range: a list holds the part of each run in one range of values. A part is (index of
+    the run, values, occurrences); no value is in two lists."""
     sources = [iter(run) for run in runs]
     heads: list[Block | None] = [next(source, None) for source in sources]
     while True:

@@ -33,7 +33,7 @@ from headway.tabular.splits import column_hash
 FILE = "sample.arrow"
 PRIORITY = "__priority"
 MOST_ROWS, LEAST_ROWS, CELLS = 4096, 256, 1 << 20
-"""The rows kept of a narrow table and of a very wide one, and the cells that bound those in between."""
+"""The rows of a sample of a narrow table and of a very wide one; in between, the most cells of a sample."""
 _SALT = 0x73616D70  # "samp": apart from the hashes that split rows and count distinct values
 Priority = NDArray[np.uint64]
 RowsByPriority = tuple[Priority, pa.RecordBatch]
@@ -61,8 +61,8 @@ class RowSample:
         return cls(rows_for(columns))
 
     def choose(self, rows: int) -> tuple[Priority, NDArray[np.int64]]:
-        """Returns the priority of each of the next `rows` rows, and the positions among them of those that may enter
-        the sample by `add`."""
+        """Returns the priority of each of the next `rows` rows, and the positions of the candidates among these rows,
+        which are to be passed to `add`."""
         numbers = np.arange(self._rows_seen, self._rows_seen + rows, dtype=np.uint64)
         self._rows_seen += rows
         priority = mix64(numbers, _SALT)
@@ -73,7 +73,7 @@ class RowSample:
         return priority, self.least(chosen, priority)
 
     def least(self, chosen: NDArray[np.int64], priority: Priority) -> NDArray[np.int64]:
-        """Returns those of the rows `chosen` with the least priorities, at most `self.rows`, rising; lowers `below`."""
+        """Returns the rows of `chosen` with the least priorities, at most `self.rows`, rising; lowers `below`."""
         if len(chosen) < self.rows:
             return chosen
         drawn = priority[chosen]
@@ -213,7 +213,7 @@ Rows = NDArray[np.int64]
 
 
 class LabelSample:
-    """A sample with equally many rows of each class: those of least priority."""
+    """A sample with equally many rows per class, each time the rows of least priority."""
 
     def __init__(self, rows: int, *, off: bool = False):
         self.rows, self.off = rows, off
@@ -226,7 +226,7 @@ class LabelSample:
         return cls(rows_for(columns))
 
     def choose(self, label: pa.Array, priority: Hashes) -> list[tuple[RowSample, Rows]]:
-        """Returns the sample of each class, with the rows of a batch that may enter it by `add`; empty when it is off.
+        """Returns each class's sample, and the batch's rows that are candidates for it; empty when it is off.
 
         Args:
             priority: of each row, as `RowSample.choose` gives it.
@@ -256,16 +256,16 @@ class LabelSample:
                 drawn.append((sample, chosen))
         return drawn
 
-    def add(self, drawn: list[tuple[RowSample, Rows]], priority: Hashes, rows: Rows, sampled: pa.RecordBatch) -> None:
-        """Add the rows that `choose` returned.
+    def add(self, chosen: list[tuple[RowSample, Rows]], priority: Hashes, rows: Rows, sampled: pa.RecordBatch) -> None:
+        """Add the rows that `choose` returned as `chosen`.
 
         Args:
-            sampled: `hashed_texts` of the batch's rows `rows`, which include all that were drawn.
+            sampled: `hashed_texts` of the batch's rows `rows`. These rows include all chosen ones.
         """
         places = np.zeros(len(priority), np.int64)
         places[rows] = np.arange(len(rows))
-        for sample, chosen in drawn:
-            sample.add(priority[chosen], sampled.take(pa.array(places[chosen])))
+        for sample, own in chosen:
+            sample.add(priority[own], sampled.take(pa.array(places[own])))
 
     def _know(self, classes: list[int] | None) -> bool:
         """Make room for classes (None: unknown); returns False, and turns the sample off, when they are too many."""

@@ -142,7 +142,7 @@ class SplitStatistics:
     def load(
         cls, folder: Path, *, spill: Path | None = None, only: Collection[str] | None = None, in_memory: bool = False
     ) -> Self:
-        """Read what `save` wrote; `spill` is that of `create`.
+        """Read what `save` wrote; `spill` is as in `create`.
 
         Args:
             in_memory: whether text is read even where there is much of it, so that the folder may go.
@@ -251,7 +251,7 @@ def _take(batch: pa.RecordBatch, column: ColumnStatistics) -> int:
 
 
 def merge_all(folders: Sequence[Path], columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
-    """Merge several saved splits' statistics in the order given; `spill` is that of `create`."""
+    """Merge several saved splits' statistics in the order given; `spill` is as in `create`."""
     total = SplitStatistics.create(columns, spill=spill)
     for folder in folders:
         total.merge(SplitStatistics.load(folder))

@@ -374,7 +374,7 @@ class Bucket:
             return None
 
     def _call(self, key: str, action: Callable[[Any], Result]) -> Result:
-        """Call `action` with the client; the disk's errors pass, and those of the bucket get a fix."""
+        """Call `action` with the client; the disk's errors pass unchanged; errors of the bucket get a fix."""
         from obstore import exceptions
 
         try:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from headway.errors import Locked, StoreError
 from headway.messages import now
 from headway.storage.objects import ObjectData
-from headway.storage.process_identity import alive, boot, here, host_name, started
+from headway.storage.process_identity import boot_id, host_name, is_alive, is_on_this_host, start_time
 
 if TYPE_CHECKING:
     from headway.storage.bucket import Bucket
@@ -162,12 +162,11 @@ class Lock:
         return self.owner() or {"since": self._since}
 
     def _is_free(self, stored: ObjectData) -> bool:
-        """Returns whether the holder is dead; or its lease has ended, and it does not renew the lock while this waits
-        for a third of the lease."""
+        """Returns whether the holder is dead, or does not renew an ended lease while this waits a third of a lease."""
         owner = _owner(stored)
-        if not gone(owner, self.store_time()):
+        if not is_gone(owner, self.store_time()):
             return False
-        if gone(owner, 0.0):  # whatever the time
+        if is_gone(owner, 0.0):  # whatever the time
             return True
         lease = owner.get("lease")
         ends = time.monotonic() + (lease if isinstance(lease, int | float) else LEASE_SECONDS) / 3
@@ -182,9 +181,9 @@ class Lock:
         facts = {
             "token": self._token,
             "host": host_name(),
-            "boot": boot(),
+            "boot": boot_id(),
             "pid": os.getpid(),
-            "process_started": started(os.getpid()),
+            "process_started": start_time(os.getpid()),
             "since": self._since,
             "renewed": now(),
             "expires": self.store_time() + self._lease,
@@ -236,23 +235,24 @@ def wait_while(
         time.sleep(min(remaining, _POLL_SECONDS))
 
 
-def gone(owner: dict[str, Any], time: float) -> bool:
-    """Returns whether a lock's holder is dead or its lease has ended; also True when its object cannot be read.
+def is_gone(owner: dict[str, Any], time: float) -> bool:
+    """Returns whether a lock's holder is dead, or its lease has ended at the store's `time` (`Lock.store_time`).
 
-    Args:
-        time: the present time by the store's clock (`Lock.store_time`).
+    Also True when the lock's object cannot be read.
     """
     pid, expires = owner.get("pid"), owner.get("expires")
     if not isinstance(pid, int) or not isinstance(expires, int | float):
         return True
-    if here(owner) and not alive(pid, str(owner.get("process_started", ""))):
+    if is_on_this_host(owner) and not is_alive(pid, str(owner.get("process_started", ""))):
         return True
     return time > expires
 
 
-def lives(owner: dict[str, Any], time: float) -> bool:
+def is_held(owner: dict[str, Any], time: float) -> bool:
     """Returns whether a lock's holder counts as alive: its lease has not ended, or it lives on this host."""
-    return not gone(owner, time) or (here(owner) and alive(owner.get("pid", 0), str(owner.get("process_started", ""))))
+    return not is_gone(owner, time) or (
+        is_on_this_host(owner) and is_alive(owner.get("pid", 0), str(owner.get("process_started", "")))
+    )
 
 
 def describe(owner: dict[str, Any]) -> str:

@@ -109,7 +109,7 @@ def tools() -> dict[str, str]:
 
 
 def version() -> str:
-    """Returns the version of Headway that is installed; "unknown" where it was not installed as a package."""
+    """Returns the installed version of Headway; "unknown" if it is not installed as a package."""
     return tools().get("headway", "unknown")
 
 
@@ -121,14 +121,14 @@ def read(folder: Path) -> Manifest | None:
     """
     path = folder / NAME
     try:
-        return parse(path.read_bytes(), str(path))[0]
+        return manifest_and_attempt(path.read_bytes(), str(path))[0]
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise StoreError(f"cannot be read: {error.strerror}", where=str(path)) from None
 
 
-def parse(data: bytes, where: str) -> tuple[Manifest | None, str | None]:
+def manifest_and_attempt(data: bytes, where: str) -> tuple[Manifest | None, str | None]:
     """Returns the manifest in a file's bytes and its attempt's name (None: it has none); (None, None) if it is invalid.
 
     Raises:
@@ -202,7 +202,7 @@ def entries(folder: Path) -> tuple[FileEntry, ...]:
 Figure = TypeVar("Figure")
 
 
-def on_disk(path: Path, look: Callable[[Path], Figure]) -> Figure | str:
+def value_or_reason(path: Path, look: Callable[[Path], Figure]) -> Figure | str:
     """Returns `look(path)`, or as text the reason why the file cannot be read."""
     try:
         return look(path)
@@ -213,7 +213,7 @@ def on_disk(path: Path, look: Callable[[Path], Figure]) -> Figure | str:
 
 
 def size(path: Path) -> int | str:
-    """Returns a file's size in bytes, or "is not a file"; for `on_disk`."""
+    """Returns a file's size in bytes, or "is not a file"; for `value_or_reason`."""
     info = path.stat()
     return info.st_size if stat.S_ISREG(info.st_mode) else "is not a file"
 

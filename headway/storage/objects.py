@@ -154,11 +154,11 @@ class Folder:
 
     def size(self, key: str) -> int | str:
         """Returns the size of an object in bytes, or as text the reason why it has none."""
-        return manifests.on_disk(self.root / key, manifests.size)
+        return manifests.value_or_reason(self.root / key, manifests.size)
 
     def checksums(self, keys: Sequence[str]) -> list[tuple[int, str] | str]:
         """Returns the size and the crc32c of each object, read in full, or as text the reason why it has none."""
-        return [manifests.on_disk(self.root / key, manifests.checksum) for key in keys]
+        return [manifests.value_or_reason(self.root / key, manifests.checksum) for key in keys]
 
     def freed(self, key: str) -> int:
         """Returns the number of bytes that removing an object or a folder frees."""

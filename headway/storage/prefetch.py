@@ -1,11 +1,11 @@
 """Fetches files of a store in a bucket to this disk while earlier ones are being read.
 
-    with Stager(remote) as stager:                        # remote: what store.localize(request.paths(), later=True) gave
-        stager.ahead(paths)                                # in the order in which they will be read; returns at once
-        open(stager.ensure(path))                          # blocks until the file is there, whole and checked
+    remote = store.localize(request.input_paths(), later=True)     # the files that are left to fetch
+    with Stager(remote) as stager:
+        stager.ahead(paths)         # in the order in which they will be read; returns at once
+        open(stager.ensure(path))   # blocks until the file is there, whole and checked
 
-Every file is checked against the size and crc32c of its manifest, also one that lies here from an earlier run. Several
-gets run at once, in the order of `ahead`; a file that somebody waits for goes before all others.
+Every file, also one from an earlier run, is checked by size and crc32c. A file that somebody waits for comes first.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     process_name(4711)                        # "laptop@4711.88213.6f1d0c2e"
     name = temporary_name("ingest-3f2a")      # "ingest-3f2a@laptop@4711.88213.6f1d0c2e@9c01d2ee"
-    abandoned(folder / name)                  # False while this process lives
+    is_abandoned(folder / name)               # False while this process lives
 
 A pid alone is not enough: pids are used again, a killed child stays as a zombie until it is waited for, and containers
 and machines that share a host's name do not share its pids.
@@ -40,7 +40,7 @@ def host_name() -> str:
 
 
 @functools.cache
-def boot() -> str:
+def boot_id() -> str:
     """Returns the kernel's name for this run of the machine, which tells two machines with one host name apart; "" when
     there is none."""
     try:
@@ -49,12 +49,12 @@ def boot() -> str:
         return ""
 
 
-def here(owner: Mapping[str, Any]) -> bool:
+def is_on_this_host(owner: Mapping[str, Any]) -> bool:
     """Returns whether a lock's holder, {"host", "boot", ...}, runs on this host (and container) since its last boot."""
-    return owner.get("host") == host_name() and owner.get("boot") == boot()
+    return owner.get("host") == host_name() and owner.get("boot") == boot_id()
 
 
-def started(pid: int) -> str:
+def start_time(pid: int) -> str:
     """Returns the start time of a process of this host in the kernel's clock ticks; "" when it is dead or unknown.
 
     Pid and start time together identify a process: the kernel may give the pid to another one later.
@@ -74,7 +74,7 @@ def _state(pid: int) -> tuple[str, str]:
     return fields[0], fields[19]
 
 
-def alive(pid: int, began: str = "") -> bool:
+def is_alive(pid: int, began: str = "") -> bool:
     """Returns whether the process of this host with this pid is alive; with `began`, only if that is its start time."""
     if pid <= 0:
         return False
@@ -91,16 +91,16 @@ def alive(pid: int, began: str = "") -> bool:
 def process_name(pid: int) -> str:
     """Returns the unique name of a process of this host, from host, pid, start time and boot:
     "laptop@4711.88213.6f1d0c2e"."""
-    return f"{host_name()}@{pid}.{started(pid)}.{boot()[:8]}"
+    return f"{host_name()}@{pid}.{start_time(pid)}.{boot_id()[:8]}"
 
 
-def lives(name: str) -> bool | None:
+def is_alive_by_name(name: str) -> bool | None:
     """Returns whether the process with this `process_name` is alive; None when it is of another host or boot."""
     where, _, process = name.rpartition("@")
     pid, began, booted = [*process.split("."), "", ""][:3]
-    if where != host_name() or booted not in ("", boot()[:8]):
+    if where != host_name() or booted not in ("", boot_id()[:8]):
         return None
-    return pid.isdigit() and alive(int(pid), began)
+    return pid.isdigit() and is_alive(int(pid), began)
 
 
 def temporary_name(label: str) -> str:
@@ -108,11 +108,11 @@ def temporary_name(label: str) -> str:
     return f"{label}@{process_name(os.getpid())}@{uuid.uuid4().hex[:8]}"
 
 
-def abandoned(path: Path) -> bool:
+def is_abandoned(path: Path) -> bool:
     """Returns whether the writer of a folder named by `temporary_name` is dead; for another host's writer, whether the
     folder has not changed for a day."""
     parts = path.name.split("@")
-    if len(parts) == 4 and (known := lives("@".join(parts[1:3]))) is not None:
+    if len(parts) == 4 and (known := is_alive_by_name("@".join(parts[1:3]))) is not None:
         return not known
     try:
         changed = max(p.lstat().st_mtime for p in [path, *path.rglob("*")])

@@ -38,7 +38,7 @@ from headway.storage.locks import Lock
 from headway.storage.manifest import Counts, FileEntry, Manifest
 from headway.storage.objects import Folder, ObjectInfo, in_parallel
 from headway.storage.prefetch import RemoteFiles, RemoteFolder, get, intact
-from headway.storage.process_identity import abandoned, temporary_name
+from headway.storage.process_identity import is_abandoned, temporary_name
 
 RANGES = ".ranges"
 """The name of the folder for the finished ranges of an output that is being written."""
@@ -160,7 +160,7 @@ class Store:
             return None
         cached = self._read.get(key)
         if cached is None or cached[0] != found:
-            manifest, attempt = manifests.parse(self.objects.read(key) or b"", self.objects.name(key))
+            manifest, attempt = manifests.manifest_and_attempt(self.objects.read(key) or b"", self.objects.name(key))
             if manifest is None or (self.objects.remote and attempt is None):
                 cached = self._read[key] = (found, None)
             else:
@@ -328,7 +328,7 @@ class Store:
         path = self.staging / temporary_name(f"{stage}-{fingerprint}")
         with writing(self.root):
             for old in self.staging.glob(f"{stage}-{fingerprint}@*") if resumes else ():
-                if abandoned(old):
+                if is_abandoned(old):
                     with contextlib.suppress(OSError):  # another process was faster, or took over another one
                         old.rename(path)
             path.mkdir(parents=True, exist_ok=resumes)
@@ -409,7 +409,7 @@ class Store:
         # the registry writes beside its target, since serving/ may be a disk of its own
         for pattern in ("models/*", "serving/*", "runs", "locks"):
             asides += self.root.glob(f"{pattern}/.*@*")
-        swept = [path for path in sorted(asides) if abandoned(path) and not _resumable(path)]
+        swept = [path for path in sorted(asides) if is_abandoned(path) and not _resumable(path)]
         for path in swept:
             remove(path)
         if isinstance(self.objects, Bucket):
@@ -553,8 +553,8 @@ class WorkingCopy:
         return RemoteFiles(url=self.bucket.url, root=self.root, folders=tuple(folders))
 
     def _entries(self, folder: Path, paths: set[str] | None) -> tuple[str, list[FileEntry], Manifest]:
-        """Returns the key, the entries and the manifest of an output's or a version's files; of the files, those at or
-        below `paths` (None: all)."""
+        """Returns the key of an output's or a version's files, the entries of the files at or below `paths` (None: all
+        files), and the manifest."""
         placed = self._placed(folder)
         if placed is None:
             where = self.bucket.name(self._key(folder))
@@ -574,7 +574,7 @@ class WorkingCopy:
                 whole[folder] = manifest
             for entry in entries:
                 path = folder / entry.path
-                sized = manifests.on_disk(path, manifests.size) == entry.bytes
+                sized = manifests.value_or_reason(path, manifests.size) == entry.bytes
                 if not (sized and (trusted or intact(path, entry.bytes, entry.crc32c))):
                     missing.append((f"{key}/{entry.path}", path, entry.bytes, entry.crc32c))
         in_parallel(lambda item: get(self.bucket, self.root, *item), missing)

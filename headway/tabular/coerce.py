@@ -116,8 +116,8 @@ def _rounded(raw: pa.Array, array: pa.Array, column: Column) -> _Mask:
 
 
 def _values(raw: pa.Array) -> list[Any]:
-    """Returns the values as Python objects; times that Python has no form for, such as those after the year 9999, as
-    integers in their unit."""
+    """Returns the values as Python objects. Times that Python cannot hold, such as after the year 9999, become integers
+    in their unit."""
     try:
         return list(raw.to_pylist())
     except (OverflowError, ValueError, KeyError):
@@ -134,7 +134,7 @@ def _is_stored(raw: pa.Array, column: Column) -> bool:
 def coerced_with_mask(raw: pa.Array, column: Column) -> tuple[pa.Array, _Mask]:
     """Returns the stored array of one column, and a mask of the values that do not fit, whose contents are undefined.
 
-    The mask is None where all values fit. None fits if its raw type can never be stored in the column's type.
+    The mask is None where all values fit. If the raw type can never be stored in the column's type, no value fits.
     """
     try:
         array, faults = _coerce_list(raw, column) if column.shape else _coerce_one(raw, column)
@@ -156,13 +156,13 @@ def raw_type(column: Column) -> pa.DataType:
 
 
 def raw_types(columns: Sequence[Column]) -> dict[str, pa.DataType]:
-    """Returns the `raw_type` of each column without a parse rule: where one applies, text and numbers may both come,
-    and the reader leaves them as they are."""
+    """Returns the `raw_type` of each column without a parse rule. A column with a rule is left out: it may come as text
+    or as numbers, which the reader does not convert."""
     return {column.name: raw_type(column) for column in columns if column.parse is None}
 
 
 def converted(raw: pa.Array, column: Column) -> pa.Array:
-    """Returns the stored array of one column, null where a value does not fit; DataError if none of its type can."""
+    """Returns the stored array of one column, null where a value does not fit; DataError if its type never fits."""
     return (_coerce_list(raw, column) if column.shape else _coerce_one(raw, column))[0]
 
 
@@ -240,7 +240,7 @@ def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]
 
 
 def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
-    """Returns the stored array, a mask of the values that do not fit, which are null in it, and the reason."""
+    """Returns the stored array, a mask of the values that do not fit (null in the array), and the reason."""
     if column.parse is not None and is_text(value_type(raw.type)):
         return _parsed(raw, column, column.parse)
     if column.type == "bytes":
@@ -255,7 +255,7 @@ def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
 
 
 def _parsed(raw: pa.Array, column: Column, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
-    """Parse each distinct text once by the rule."""
+    """Returns the parsed values, a mask of those that do not parse (None: all do), and the reason for messages."""
     raw = raw if pa.types.is_dictionary(raw.type) else raw.dictionary_encode()
     values, wrong = parsed(_valid(raw.dictionary), rule)
     if rule.temporal is None:

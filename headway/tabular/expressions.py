@@ -188,7 +188,7 @@ class Expression:
             value = pa.repeat(value, batch.num_rows)
         return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
 
-    def keep(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+    def row_mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Returns a mask of the rows for which the expression is true; null counts as false.
 
         Raises:
@@ -210,7 +210,7 @@ def parse(text: str) -> Expression:
         raise ConfigError(
             f"not an expression{f' (at character {column})' if column else ''}",
             where=f"expression {text!r}",
-            fix=foreign_operator(text) or _EXAMPLE,
+            fix=operator_advice(text) or _EXAMPLE,
         ) from None
     names: set[str] = set()
     try:
@@ -235,7 +235,7 @@ ExpressionText = Annotated[str, AfterValidator(_parses)]
 def _refuse(node: ast.AST, text: str, what: str) -> ConfigError:
     at = getattr(node, "col_offset", 0) + 1
     return ConfigError(
-        f"{what} (at character {at})", where=f"expression {text!r}", fix=foreign_operator(text) or _EXAMPLE
+        f"{what} (at character {at})", where=f"expression {text!r}", fix=operator_advice(text) or _EXAMPLE
     )
 
 
@@ -480,7 +480,7 @@ _OPERATORS = {
 _OPERATOR = re.compile(r"'[^']*'|\"[^\"]*\"|(===|&&|\|\||<>|=>|=<|[=!<>]=|[=!&|~]|\b(?:AND|OR|NOT|IN|IS|NULL|null)\b)")
 
 
-def foreign_operator(text: str) -> str | None:
+def operator_advice(text: str) -> str | None:
     """Returns the advice to replace the first operator of another language; None when there is none."""
     operator = next((match[1] for match in _OPERATOR.finditer(text) if match[1] in _OPERATORS), None)
     return operator and f"write {_OPERATORS[operator]!r} in place of {operator!r}"

@@ -81,7 +81,7 @@ def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[np.int64], seed: int = 
 
 
 def hash_texts(array: pa.Array) -> NDArray[np.uint64]:
-    """Compute `hash_bytes` of each value of a string or binary array; that of a null is undefined."""
+    """Compute `hash_bytes` of each value of a string or binary array; a null has an undefined hash."""
     if not len(array):
         return np.zeros(0, U64)
     array = array.cast(pa.large_binary())

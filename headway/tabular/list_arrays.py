@@ -62,7 +62,7 @@ def decoded(array: Any) -> Any:
 
 
 def escaped(array: pa.Array) -> pa.Array:
-    """Returns bytes as text, with those that are not UTF-8 escaped; a null stays null."""
+    """Returns bytes as text. Bytes that are not UTF-8 are escaped; a null stays null."""
     encoded = array.dictionary_encode()
     words = [value.decode("utf-8", "backslashreplace") for value in encoded.dictionary.to_pylist()]
     return pc.take(pa.array(words, pa.string()), encoded.indices)
@@ -90,13 +90,13 @@ def plain(array: pa.Array) -> pa.Array:
     return array if words is array.dictionary else pa.DictionaryArray.from_arrays(array.indices, words)
 
 
-def whole(column: pa.ChunkedArray) -> Any:
+def combine_chunks(column: pa.ChunkedArray) -> Any:
     """Returns a column as one array, without a copy where it is one chunk."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def slots(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Returns the values of a numeric array as a NumPy array, without a copy; those of nulls are undefined."""
+    """Returns the values of a numeric array as a NumPy array, without a copy. A null has an undefined value."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.zeros(len(array), dtype)
@@ -216,7 +216,7 @@ def join(values: pa.Array, lengths: NDArray[np.int64], present: NDArray[np.bool_
 
 
 def with_null_slots(values: pa.Array, present: NDArray[np.bool_], length: int) -> pa.Array:
-    """Insert `length` nulls, those of one vector, into a vector column's values for each row that is not `present`."""
+    """Insert a vector of `length` nulls into a vector column's flat values for each row that is not `present`."""
     if present.all():
         return values
     filled = np.repeat(present, length)

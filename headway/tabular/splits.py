@@ -1,6 +1,6 @@
 """The split rule: assigns each row to train, eval or test by the hash of a key, by a column, or by time.
 
-    assigned(SplitConfig(key="customer", eval=0.2), batch).codes            # hash: same key, same split, for ever
+    assign_splits(SplitConfig(key="customer", eval=0.2), batch).codes       # hash: same key, same split, for ever
     window_splits(SplitConfig(mode="time"), ["2013-01", "2013-02"])         # time: the window's last span is eval
 
 Four ways: by hash of a key (the default), by a column (what it says, or from a value of it on), by whole spans, or as the
@@ -154,7 +154,7 @@ class SplitCodes:
     """The `column_hash` of each column of the key, with mode hash."""
 
 
-def assigned(
+def assign_splits(
     config: SplitConfig,
     batch: pa.RecordBatch,
     columns: Sequence[str] | None = None,
@@ -322,7 +322,7 @@ def _hash_lists(array: pa.Array) -> NDArray[np.uint64]:
 
 
 def gathered(hashes: NDArray[np.uint64], indices: pa.Array) -> NDArray[np.uint64]:
-    """Returns each row's hash from those of a dictionary's words, by its index; `NULL` for a null."""
+    """Returns each row's hash: by its index, the hash of the dictionary's word; `NULL` for a null."""
     table = np.append(hashes, NULL)
     return table[pc.fill_null(indices.cast(pa.int64()), len(hashes)).to_numpy(zero_copy_only=False)]
 
@@ -361,7 +361,7 @@ class RowSplit:
 
         rows = RowSplit(config, columns_that_are_read, hashed)
         types = rows.types(names_in_the_file, raw_types)          # what to read, with its types
-        rows.assigned(coerced_batch, raw_batch, kept_rows)
+        rows.assign_splits(coerced_batch, raw_batch, kept_rows)
 
     A split without a key hashes `hashed`, in the types that were frozen. A column that is stored in another type, or not stored
     at all, is coerced once more for the hash alone: a value that does not fit costs no row there and hashes as a null, as does
@@ -377,12 +377,12 @@ class RowSplit:
         as_read = {column.name: column for column in read}
         self._apart = {n: c for n, c in self._hashed.items() if n not in as_read or _differ(as_read[n], c)}
         self.looks_at_raw = bool(self._apart)
-        """Whether `assigned` needs the batch as it was read."""
+        """Whether `assign_splits` needs the batch as it was read."""
         self.extra = [name for name in self._apart if name not in as_read]
         """The columns that are read for the split only."""
 
     def types(self, names: Collection[str] | None, types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-        """Returns the types to read: `types` and those of the columns that are read for the split only.
+        """Returns the types to read: `types`, and the types of the columns that are read for the split only.
 
         Args:
             names: the names of the file's columns; None: any column can be read.
@@ -395,7 +395,7 @@ class RowSplit:
                 raw_types[name] = raw_type(column)  # the text is hashed as it stands, and read as a number afterwards
         return raw_types
 
-    def assigned(
+    def assign_splits(
         self,
         batch: pa.RecordBatch,
         raw: pa.RecordBatch,
@@ -410,7 +410,7 @@ class RowSplit:
             places: `place_hash` of the rows of `batch`, where equal rows need not stay together.
         """
         if not self._hashed:
-            return assigned(self._config, batch, begins=self._begins)
+            return assign_splits(self._config, batch, begins=self._begins)
         stored, files = (dict(zip(b.schema.names, b.columns, strict=True)) for b in (batch, raw))
 
         def hashes(name: str) -> Hashes:
@@ -421,7 +421,7 @@ class RowSplit:
             array = _lenient(files[name], self._apart[name])
             return array if rows is None else array[rows]
 
-        return assigned(self._config, batch, list(self._hashed), hashes, places=places)
+        return assign_splits(self._config, batch, list(self._hashed), hashes, places=places)
 
 
 _SAME = frozenset({"name", "nullable", "role", "encoding", "shape", "meaning", "temporal", "feature", "null"})
@@ -429,7 +429,7 @@ _SAME = frozenset({"name", "nullable", "role", "encoding", "shape", "meaning", "
 
 
 def _differ(read: Column, hashed: Column) -> bool:
-    """Returns whether the stored values of a column differ from those to hash."""
+    """Returns whether the stored values of a column differ from the values to hash."""
     read_as, hashed_as = (column.model_dump(exclude=set(_SAME)) for column in (read, hashed))
     return read_as != hashed_as or bool(read.shape) != bool(hashed.shape)
 

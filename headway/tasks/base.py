@@ -79,7 +79,7 @@ class Task:
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """The metrics by which models can be compared: those with a better direction, higher or lower."""
+        """The metrics by which models can be compared: for each, higher or lower values are better."""
         return tuple(metric.name for metric in self.metrics if metric.higher_is_better is not None)
 
     @property

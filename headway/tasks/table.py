@@ -88,7 +88,7 @@ ALL_COMPARED: tuple[str, ...] = (*dict.fromkeys(name for task in _TASKS for name
 HIGHER_IS_BETTER = frozenset(
     {*RANKED, COVERAGE} | {metric.name for task in _TASKS for metric in task.metrics if metric.higher_is_better}
 )
-"""The metrics that are better when higher; of the other compared ones less is better."""
+"""The metrics that are better when higher. All other compared metrics are better when lower."""
 
 
 def direction(metric: str | None, better: str | None = None) -> int:

@@ -80,9 +80,9 @@ class UserTask(Task):
         """Returns None, since Headway does not know what the user's predictions mean."""
 
     def tables_for(self, rows: Rows) -> tuple[Table, ...]:
-        """Returns the tables that the values allow. Labels 0 or 1 with probabilities get those of a binary task, with
-        other scores of classes those that need only the order. One probability for each class gets those of classes;
-        numbers get residuals."""
+        """Returns the tables that the values allow. For labels 0 or 1: the tables of a binary task if predictions are
+        probabilities, else the tables that need only the order of scores. For one probability per class: the tables
+        of classes. For numbers: residuals."""
         label, prediction = rows.label, rows.prediction
         probable = bool(((prediction >= -ROUNDING) & (prediction <= 1 + ROUNDING)).all())
         if self.wide:

@@ -27,7 +27,7 @@ from headway.errors import ConfigError
 from headway.messages import did_you_mean
 from headway.process import is_own_process
 from headway.user_code import files as user_files
-from headway.user_code.quiet_stderr import without_tensorflows_lines
+from headway.user_code.quiet_stderr import filtered_stderr
 
 PREFIX = "_headway_user_"
 
@@ -81,7 +81,7 @@ def _quiet(file: Path) -> contextlib.AbstractContextManager[None]:
     """
     if "tensorflow" in sys.modules or not is_own_process() or not re.search(rb"tensorflow|keras", file.read_bytes()):
         return contextlib.nullcontext()
-    return without_tensorflows_lines()
+    return filtered_stderr()
 
 
 def _missing(kind: str, name: str, module: types.ModuleType, file: Path, is_kind: Callable[[Any], bool]) -> ConfigError:

@@ -1,6 +1,6 @@
 """Leaves out what TensorFlow's C++ code prints while it is imported, and nothing else.
 
-with without_tensorflows_lines():
+with filtered_stderr():
     import tensorflow as tf
 """
 
@@ -24,7 +24,7 @@ order."""
 
 
 @contextlib.contextmanager
-def without_tensorflows_lines() -> Iterator[None]:
+def filtered_stderr() -> Iterator[None]:
     """Pass file descriptor 2 through a filter while the block runs. The filter is a process of its own, so that the
     last words of a process that dies in the block are passed on, and each line comes at once; without `sed` nothing is
     left out."""

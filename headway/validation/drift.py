@@ -1,6 +1,6 @@
 """Detects drift: of train rows from the champion's, and of serving, eval and test rows from this run's train rows.
 
-drifted = list(drift(train, champion_train, "version 3 (2013-01 to 2013-06)", config))
+drifted = list(check_drift(train, champion_train, "version 3 (2013-01 to 2013-06)", config))
 
 Train rows are compared with the champion's train rows, and serving rows with train rows: text by the greatest change of
 one value's share (L-infinity), numbers by Jensen-Shannon divergence and by the shift of their quantiles, both by the
@@ -29,7 +29,7 @@ from headway.validation.label_checks import BY_CHANCE
 _BINS = 20
 _GRID = np.linspace(0, 1, 1001)
 RESCALED = 10.0
-"""Numbers of a split that are this many times as large or as small as those of train may have another unit."""
+"""Numbers of a split that are this many times as large or as small as train's numbers may have another unit."""
 _FEWEST = 100
 """Fewer numbers than these may be ten times as large by chance."""
 INNER = np.linspace(0.05, 0.95, 19)
@@ -104,7 +104,7 @@ def drift_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float | 
     return jensen_shannon(ours, theirs)
 
 
-def drift(
+def check_drift(
     ours: SplitStatistics,
     theirs: SplitStatistics,
     whose: str,
@@ -179,13 +179,13 @@ def _differences(
 def shifted_numbers(
     split: str, ours: SplitStatistics, theirs: SplitStatistics, features: Collection[str], *, by_time: bool
 ) -> Iterator[Anomaly]:
-    """Report numeric columns of a split that all lie beyond the range of train (by time, as a counter or a sum does),
-    or that are ten times as large as in train, or a tenth, so that their unit may have changed.
+    """Report numeric columns of a split whose values all lie beyond train's range (by time, as a counter or a sum
+    does). Also report columns ten times as large as in train, or a tenth as large: their unit may have changed.
 
     Args:
         ours: the statistics of eval or test.
         theirs: the statistics of train.
-        features: the columns to check, which the model learns from; of the label only the unit is checked.
+        features: the columns that the model learns from, to be checked; the label is only checked for a changed unit.
     """
     for name, column in ours.columns.items():
         other = theirs.columns.get(name)

@@ -2,7 +2,7 @@
 
 If eval has a class that train lacks, or beyond chance the reverse, it is an error: metrics would mislead.
 
-found = list(labels("eval", eval_label, train_label, "binary", config))
+found = list(check_label("eval", eval_label, train_label, "binary", config))
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ AUTO_MOST_CLASSES = 20
 """Integer labels with more values than this are a regression, unless the pipeline says otherwise."""
 
 
-def labels(
+def check_label(
     split: str, label: ColumnStatistics, train: ColumnStatistics | None, task: str, config: ValidateConfig
 ) -> Iterator[Anomaly]:
     """Yields problems of a split's label: infinite values, one value only, classes that it or train lacks."""
@@ -40,7 +40,7 @@ def labels(
         yield from _classes(split, label, train)
 
 
-def weights(split: str, weight: ColumnStatistics) -> Iterator[Anomaly]:
+def check_weights(split: str, weight: ColumnStatistics) -> Iterator[Anomaly]:
     """Yields problems of the weights of a split's rows: below 0, not finite, or missing."""
     name, fix = weight.name, "mend the column, or leave these rows out (source.where)"
     if weight.minimum is not None and weight.minimum < 0:
@@ -83,7 +83,7 @@ def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> It
         )
 
 
-def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> Iterator[Anomaly]:
+def check_vanished_classes(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> Iterator[Anomaly]:
     """Report classes of the champion's train rows (`theirs`) that no train row has now (`ours`), beyond chance; both
     labels must be classes that were counted completely."""
     values, share = {value for value, _ in ours.top()}, ours.present / max(theirs.present, 1)
@@ -114,5 +114,5 @@ def label_kind(task: str, label: ColumnStatistics) -> str:
 
 
 def _known(task: str) -> Task | None:
-    """Returns the task that the pipeline names; None where it leaves it open, or names one of its own module."""
+    """Returns the task that the pipeline names; None if it names none, or a task of the user's own module."""
     return None if task == "auto" or ":" in task else task_of(task)

@@ -1,7 +1,7 @@
 """Finds features that alone predict the label, repeat another feature, or hold one value, from statistics and a sample.
 
     alone = strengths(train, names, "binary")              # {"delay": 0.97, "hour": 0.58}
-    list(leakage(train, alone, "binary", LEAKAGE))         # findings, with the question that only a person can answer
+    list(check_leakage(train, alone, "binary", LEAKAGE))   # findings, with the question that only a person can answer
 
 One feature predicts the label of each half of the sampled rows from the other half: a number by a line, and by a line
 in each of its quantile ranges; others, and numbers of few values, by the mean label of each value. A missing value is a
@@ -42,12 +42,12 @@ a number that is predicted from value by value: a line, or a mean label, is then
 _CLASSES = 5
 """The most classes that are predicted, the commonest: each takes as long as a table of two classes."""
 _FEW_ROWS = 0.1
-"""The number of rows with the mean label that are added to those of each value or range."""
+"""The number of rows with the mean label that are added to each value's or range's rows."""
 Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def leakage(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float) -> Iterator[Anomaly]:
+def check_leakage(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float) -> Iterator[Anomaly]:
     """Yields a finding for each column whose strength reaches `bound`, or a note that leakage was not checked.
 
     Args:
@@ -126,14 +126,14 @@ def strengths(train: SplitStatistics, names: Collection[str], task: str) -> dict
 
 
 def sampled_rows(train: SplitStatistics, task: str) -> pa.Table | None:
-    """Returns the sampled rows, for classes equally many of each where such a sample exists; None: they are too few."""
+    """Returns the sampled rows; for classes, equally many of each if there is such a sample. None: too few rows."""
     rows = train.by_label.table() if task != "regression" else None
     rows = train.sample.table() if rows is None else rows
     return None if rows is None or LABEL not in rows.column_names or len(rows) < LEAST_ROWS else rows
 
 
 def column_indices(rows: pa.Table, names: Collection[str]) -> dict[str, int]:
-    """Returns the position of each named column. A table searches all of its names for one: there may be thousands."""
+    """Returns the position of each named column, in one pass: a table of thousands searches all names for each."""
     named = set(names)
     return {name: place for place, name in enumerate(rows.column_names) if name in named}
 
@@ -187,7 +187,7 @@ def _presence(values: pa.ChunkedArray, targets: Floats) -> float:
 
 
 def _mean_auc(codes: Codes, along: Floats, targets: Floats) -> float:
-    """Returns the mean AUC over the targets and the two halves, which are predicted from different rows."""
+    """Returns the mean AUC over the targets and the two halves. Each half is predicted from the other one."""
     scores = []
     for target in targets:
         predicted = _out_of_fold(codes, along, target)
@@ -205,8 +205,8 @@ def _is_quantity(values: pa.ChunkedArray) -> bool:
 
 
 def _ways(values: pa.ChunkedArray) -> Iterator[tuple[Codes, Floats]]:
-    """Yields each way to predict from a column: the code of each row's value or range, and its position along a line (0
-    in all rows: there is no line)."""
+    """Yields each way to predict from a column: the code of each row's value or range, and the row's position along a
+    line (0 in all rows: there is no line)."""
     missing = _missing(values)
     _, codes, counts = np.unique(values.fill_null(0).to_numpy(), return_inverse=True, return_counts=True)
     rows, quantity = len(codes), _is_quantity(values)
@@ -226,8 +226,8 @@ def _ways(values: pa.ChunkedArray) -> Iterator[tuple[Codes, Floats]]:
 
 
 def _out_of_fold(codes: Codes, along: Floats, target: Floats) -> Floats:
-    """Returns the prediction of each row from the rows of the other half that have its code: their mean, and the line
-    through them."""
+    """Returns each row's prediction from the other half's rows of the same code: their mean, and the line through
+    them."""
     half, width = np.arange(len(codes)) % 2, int(codes.max()) + 1
     predicted = np.empty(len(codes))
     for judged in (0, 1):
@@ -243,7 +243,7 @@ def _out_of_fold(codes: Codes, along: Floats, target: Floats) -> Floats:
     return predicted
 
 
-def constant(column: ColumnStatistics) -> Iterator[Anomaly]:
+def check_constant(column: ColumnStatistics) -> Iterator[Anomaly]:
     """Yields a finding if a column has the same value in every train row; a missing value counts as another one."""
     if column.distinct == 1 and not (column.missing or column.nan or column.infinite):
         message = f"column {column.name!r} has the same value in all {column.rows:,} train rows"

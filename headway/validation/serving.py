@@ -110,6 +110,6 @@ def span_statistics(source: SourceConfig, span: str, columns: list[Column], moni
         for chunk in reader.read(piece, names, raw_types(read)):
             batch: pa.RecordBatch = chunk.batch
             if where is not None and set(where.columns) <= set(batch.schema.names):
-                batch = batch.filter(where.keep(batch))
+                batch = batch.filter(where.row_mask(batch))
             statistics.update(coerce(batch, read).batch)
     return statistics

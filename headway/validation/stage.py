@@ -27,11 +27,11 @@ from headway.tabular.splits import SplitConfig
 from headway.tasks.table import TaskOrAuto
 from headway.validation.anomaly import SEVERITIES, Anomaly, SplitProof, Validated, finding
 from headway.validation.config import ValidateConfig
-from headway.validation.drift import drift, shifted_numbers
-from headway.validation.label_checks import is_class, label_kind, labels, vanished, weights
-from headway.validation.leaks import constant, leakage, strengths
+from headway.validation.drift import check_drift, shifted_numbers
+from headway.validation.label_checks import check_label, check_vanished_classes, check_weights, is_class, label_kind
+from headway.validation.leaks import check_constant, check_leakage, strengths
 from headway.validation.units import SampledRows, torn_units
-from headway.validation.value_checks import columns
+from headway.validation.value_checks import check_columns
 
 VERSION = 13
 FILE = "validation.json"
@@ -50,7 +50,7 @@ class SpanFacts(Frozen):
     quarantined: int
     filtered: int
     ingested: str = ""
-    """The fingerprint of its ingest output."""
+    """The fingerprint of the span's ingest output."""
 
     def as_key(self) -> object:
         return [self.span, self.ingested]
@@ -62,7 +62,7 @@ class ChampionFacts(Frozen):
     name: str
     """Its name in messages: `version 3 (2013-01 to 2013-06)`."""
     statistics: Ref[WindowStatistics] | None
-    """The statistics of its data; None when they are gone from the store."""
+    """The statistics of the champion's training data; None when they are gone from the store."""
 
     def as_key(self) -> object:
         return {"name": self.name, "statistics": self.statistics}
@@ -108,9 +108,7 @@ class ValidateRequest(Stage[Validated]):
 
 def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
     """Checks the window, logs what is no error, writes out/validation.json and returns it, a `Validated` as JSON.
-
-    An anomaly never fails the stage: the result is kept, and the caller decides by `Validated.stopping`.
-    """
+    An anomaly never fails the stage: the result is kept, and the caller decides by `Validated.stopping`."""
     known = request.schema_.columns
     splits = {name: SplitStatistics.load(request.statistics.file / name).with_units(known) for name in request.splits}
     alone = _strengths(request, splits)
@@ -232,7 +230,7 @@ def _features(request: ValidateRequest, train: SplitStatistics) -> list[str]:
 
 
 def _left_out(request: ValidateRequest) -> set[str]:
-    """Returns the identifiers that the transform leaves out by itself: new rows have new ones, which is no drift."""
+    """Returns the identifiers that the transform leaves out by itself. New ones in new rows are no drift."""
     return {column.name for column in request.schema_.columns if column.meaning == "identifier"} & {*request.auto}
 
 
@@ -254,22 +252,22 @@ def _content(
     later = {column.name for column in request.schema_.columns if column.since is not None and column.since > first}
     for name, statistics in splits.items():
         if statistics.rows:
-            yield from columns(name, statistics, request.schema_, request.stored, request.config, later)
+            yield from check_columns(name, statistics, request.schema_, request.stored, request.config, later)
             if request.weight in statistics.columns:
-                yield from weights(name, statistics.columns[request.weight])
+                yield from check_weights(name, statistics.columns[request.weight])
             if LABEL in statistics.columns:
-                yield from labels(name, statistics.columns[LABEL], train_label, request.task, request.config)
+                yield from check_label(name, statistics.columns[LABEL], train_label, request.task, request.config)
     if train is None or not train.rows:
         return
     for name in train.columns:
         if name != LABEL and name in request.schema_ and name not in request.auto:
-            yield from constant(train.columns[name])
+            yield from check_constant(train.columns[name])
     if request.split is not None and request.split.mode != "hash":
         for name in sorted({*splits} - {"train"}):
             learned = {*_features(request, train)} - _left_out(request)
             yield from shifted_numbers(name, splits[name], train, learned, by_time=request.split.by_time)
     if train_label is not None:
-        yield from leakage(train, alone, label_kind(request.task, train_label), request.config.leakage)
+        yield from check_leakage(train, alone, label_kind(request.task, train_label), request.config.leakage)
 
 
 def _units(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
@@ -292,14 +290,14 @@ def _champion(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> I
         fix = "nothing to do: the next champion keeps them"
         yield finding("info", "drift", "train", message, fix)
         return
-    for anomaly in drift(train, theirs, champion.name, request.config):
+    for anomaly in check_drift(train, theirs, champion.name, request.config):
         if anomaly.column not in _left_out(request):
             yield anomaly
     ours, before = train.columns.get(LABEL), theirs.columns.get(LABEL)
     if ours is not None and before is not None and ours.type == before.type:
         classes = is_class(request.task, before) and ours.complete
         if classes and label_kind(request.task, before) != "regression":
-            yield from vanished(ours, before, champion.name)
+            yield from check_vanished_classes(ours, before, champion.name)
 
 
 def _serving(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
@@ -315,4 +313,6 @@ def _serving(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> It
         message += f"{agree(unfit, 'is broken or does', 'are broken or do')} not fit, first {reason}"
         fix = "mend the client, or the column's type in the pipeline"
         yield finding("warning", "serving rows", "serving", message, fix)
-    yield from drift(served.statistics, train, "the train rows", request.config, rows="serving rows", where="serving")
+    yield from check_drift(
+        served.statistics, train, "the train rows", request.config, rows="serving rows", where="serving"
+    )

@@ -46,7 +46,7 @@ from headway.validation.anomaly import Anomaly, finding
 MOST_CELLS, MOST_ROWS = 1_000_000, 100_000
 """The most cells and rows that are looked at, in blocks spread evenly over the rows."""
 MOST_COLUMNS = 40
-"""The most columns that are looked at; of a wider table those with the most distinct values that recur."""
+"""The most columns that are looked at. In a wider table the columns with the most recurring values are looked at."""
 LEAST_UNITS = 50
 """The least number of units, counted as the inverse of Simpson's index; a column of fewer values is a category."""
 _RANGES = 16
@@ -65,7 +65,7 @@ _LEAST_ALIKE, _ALIKE_ALONE = 0.03, 0.05
 """The least correlation of the label within a unit: with it, 16 other rows of a unit raise a model's AUC of 0.60 by
 0.014; and the least one where no other columns confirm the unit (by 0.03)."""
 _UNITS_ALONE, _ROWS_ALONE = 100, 3
-"""The least number of units, and of rows of each on average, where no other columns confirm the unit."""
+"""The least number of units, and of rows per unit on average, where no other columns confirm the unit."""
 _CODE = r"^[[:alpha:]]{0,8}[-_#/ ]?[0-9]{3,}$|^[0-9A-Fa-f]{8}[-0-9A-Fa-f]{8,}$"
 """A pattern of serial numbers: a number, with letters before it or not, or hexadecimal digits."""
 _CLASSES, _RANGES_OF_A_NUMBER = 5, 32
@@ -158,7 +158,7 @@ def _fix(unit: Unit, columns: Sequence[Column]) -> str:
 
 
 def _columns(stored: Sequence[Column], train: SplitStatistics) -> list[Column]:
-    """Returns the columns to look at, no labels, lists, times or weights; of many those with most recurring values."""
+    """Returns the columns to look at, no labels, lists, times or weights; at most 40, those whose values recur most."""
     plain = [
         column
         for column in stored
@@ -201,9 +201,9 @@ class Unit:
     correlation: float
     """The correlation of the labels of two rows of a unit, beyond what the columns explain; 1: they are all equal."""
     sure: bool
-    """Whether other columns, no functions of each other, are the same in its rows; else it may be a category."""
+    """Whether independent other columns are constant in all rows of a unit. If not, the column may be a category."""
     codes: Codes
-    """The unit of each row that was looked at; rows without a value have one each."""
+    """The unit of each row that was looked at; each row without a value is a unit of its own."""
 
     @property
     def why(self) -> str:
@@ -279,7 +279,7 @@ def find_unit(batch: pa.RecordBatch, names: Sequence[str], task: str) -> Unit | 
 
 
 def _repeats(codes: Codes) -> bool:
-    """Returns whether there are many units, and most rows share theirs with other rows."""
+    """Returns whether the column has many distinct values, and most rows share theirs with another row."""
     counts = np.bincount(codes).astype(np.float64)
     many = len(codes) ** 2 >= LEAST_UNITS * float((counts**2).sum())
     return many and counts[counts > 1].sum() >= _AGAIN * len(codes) and 2 * len(counts) <= len(codes)
@@ -482,7 +482,7 @@ def _residual(target: Floats, constant: Sequence[_Column], units: Codes, others:
 
 
 def _by_lines(residual: Floats, column: _Column, most: int) -> Floats:
-    """Returns what a number explains of each row: the mean of its value, or of many values a line in each range."""
+    """Returns a numeric column's prediction for each row: its value's mean, or with many values a line per range."""
     assert column.numbers is not None
     codes, along = column.codes, np.zeros(len(residual))
     if column.values > most:
@@ -496,7 +496,7 @@ def _by_lines(residual: Floats, column: _Column, most: int) -> Floats:
 
 
 def _means_of_other_units(residual: Floats, column: _Column, units: Codes) -> Floats:
-    """Returns for each row the mean of its value in the rows of other units, shrunk to 0 as if by one more unit."""
+    """Returns the mean residual of each row's value in other units, shrunk to 0 as if by one more unit."""
     of_value, of_both = column.codes, np.unique(column.codes * (int(units.max()) + 1) + units, return_inverse=True)[1]
     sums, counts = np.bincount(of_value, residual)[of_value], np.bincount(of_value)[of_value]
     others = sums - np.bincount(of_both, residual)[of_both]

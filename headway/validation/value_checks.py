@@ -1,6 +1,6 @@
 """Checks columns against the schema: presence, type, domain, range, finite numbers.
 
-found = list(columns("train", statistics, schema, stored, config))
+found = list(check_columns("train", statistics, schema, stored, config))
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -14,7 +14,7 @@ from headway.validation.anomaly import LISTED, Anomaly, Kind, Severity, finding,
 from headway.validation.config import ValidateConfig
 
 
-def columns(
+def check_columns(
     split: str,
     statistics: SplitStatistics,
     schema: Schema,

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from headway.storage.process_identity import alive
+from headway.storage.process_identity import is_alive
 from tests.prefect_server import PrefectServer, infra
 from tests.waiting import until
 
@@ -56,13 +56,13 @@ class Host(PrefectServer):
         assert pid is not None, f"{name} is dead already"
         (os.killpg if name == "server" else os.kill)(pid, number)
         if number == signal.SIGKILL:
-            until(lambda: not alive(pid), 10)
+            until(lambda: not is_alive(pid), 10)
 
     def kill_database(self) -> None:
         """SIGKILL to PostgreSQL's first process; the others end when they see it."""
         pid = int((self.database.data / "postmaster.pid").read_text().splitlines()[0])
         os.kill(pid, signal.SIGKILL)
-        until(lambda: not alive(pid), 10)
+        until(lambda: not is_alive(pid), 10)
 
     def hurry(self, automation: str, seconds: float) -> dict[str, Any]:
         """Let an automation wait for so many seconds, which is shorter than a test shall take; what it was before."""
@@ -80,4 +80,4 @@ class Host(PrefectServer):
             if pid := self.engine(run["id"]):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                until(lambda pid=pid: not alive(pid), 10)
+                until(lambda pid=pid: not is_alive(pid), 10)

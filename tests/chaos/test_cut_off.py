@@ -10,7 +10,7 @@ import time
 import pytest
 
 from flows.orchestration.deploy import COMMAND
-from headway.storage.process_identity import alive
+from headway.storage.process_identity import is_alive
 from tests.chaos.tiny_pipeline import dead, environment_of
 from tests.chaos.training import past_checkpoint
 from tests.waiting import until
@@ -98,9 +98,9 @@ def test_a_run_that_is_called_crashed_and_lives_and_the_next_one_promote_once_at
         until(lambda: host.state(run) == "CRASHED", 150, lambda: host.flow_run(run)["state"])
         seconds = time.monotonic() - began
         other = host.ended(host.start("retrain/retrained", wait=10))["state"]
-        assert alive(engine) and "held by process" in other["message"], other
+        assert is_alive(engine) and "held by process" in other["message"], other
         comes_back()
-        assert alive(engine)
+        assert is_alive(engine)
         link.set(cut=False)
         dead([engine], 90)  # Prefect's client sends its last logs again after up to half a minute
         promoted = len(pipeline.promotions()) - promotions

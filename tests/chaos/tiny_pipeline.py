@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headway.registry.registry import Registry
-from headway.storage.process_identity import alive
+from headway.storage.process_identity import is_alive
 from headway.storage.store import Store
 from tests.chaos.host import Host
 from tests.waiting import until
@@ -187,7 +187,7 @@ class TinyPipeline:
 
 def dead(pids: list[int], seconds: float = 30) -> None:
     """Wait until none of these processes lives."""
-    until(lambda: not [pid for pid in pids if alive(pid)], seconds, lambda: pids)
+    until(lambda: not [pid for pid in pids if is_alive(pid)], seconds, lambda: pids)
 
 
 def environment_of(pid: int) -> dict[str, str]:

@@ -181,7 +181,7 @@ def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_
 
     def half(first):
         """The state of the second half of a flow run; None before it is there."""
-        second = second_half.find(client, str(first))
+        second = second_half.second_half_of(client, str(first))
         return second and second.state
 
     def kill(flow_run):
@@ -219,15 +219,15 @@ def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_
     assert client.read_flow_run(beside).state.is_cancelled()
 
     # the second half is killed: the other pipeline gets the GPU, and the same flow goes on from the checkpoint
-    kill(second_half.find(client, str(one)).id)
+    kill(second_half.second_half_of(client, str(one)).id)
     until(lambda: half(one).is_crashed(), 300, about)
     until(lambda: trainings() == 2, 300, about)
     before = steps()
-    cancel(second_half.find(client, str(two)).id)
+    cancel(second_half.second_half_of(client, str(two)).id)
     again = start("one")
     until(lambda: half(again) and half(again).is_running() and steps() != before, 300, about)
     assert len(steps()) == 2, "the same training"
-    cancel(second_half.find(client, str(again)).id)
+    cancel(second_half.second_half_of(client, str(again)).id)
 
     # the first half is cancelled, or killed: it starts no second one; the next finds what was done
     locked = read_pipeline(tmp_path / "two").open_store().lock("run-two", {"run": "a person's"})

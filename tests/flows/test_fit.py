@@ -8,7 +8,7 @@ import pytest
 import headway
 from headway.errors import ConfigError, DataError
 from headway.registry.registry import Registry
-from tfcore.models.build import trained as trained_model
+from tfcore.models.build import load_trained as trained_model
 from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import TransformParameters
 

@@ -9,15 +9,15 @@ import time
 import pytest
 
 from flows.pipeline.listeners import Pace, Progress
-from flows.pipeline.reasons import in_words
-from flows.pipeline.run import note_killed, run_name
-from flows.records import find, progress_path, read_record, runs_of, settled
+from flows.pipeline.reasons import reason_text
+from flows.pipeline.run import mark_killed_runs, run_name
+from flows.records import find, progress_path, read_record, refresh, runs_of
 from flows.report.text import summary
 from flows.report.verdict import ending_of
 from headway.errors import StoreError
 from headway.messages import duration
 from headway.storage.fingerprint import NEVER_RUN, Difference
-from headway.storage.process_identity import boot, host_name, started
+from headway.storage.process_identity import boot_id, host_name, start_time
 from headway.storage.store import Store
 from tests.run_files import save_run
 
@@ -66,9 +66,9 @@ def _owner(**more):
     return {
         "run": "r",
         "host": host_name(),
-        "boot": boot(),
+        "boot": boot_id(),
         "pid": os.getpid(),
-        "process_started": started(os.getpid()),
+        "process_started": start_time(os.getpid()),
         "renewed": "2024-05-01T10:01:30.000Z",
         "expires": time.time() + 60,
     } | more
@@ -76,14 +76,14 @@ def _owner(**more):
 
 def test_a_run_whose_process_is_gone_is_killed_and_says_how_long_it_ran():
     run = read_record(_run("r", state="running", seen="2024-05-01T10:00:20.000Z", seconds=0.0))
-    assert settled(run, _owner(), time.time()).state == "running"
-    assert settled(run, _owner(), time.time()).seconds > 1000
-    dead = settled(run, _owner(process_started="1"), time.time())
+    assert refresh(run, _owner(), time.time()).state == "running"
+    assert refresh(run, _owner(), time.time()).seconds > 1000
+    dead = refresh(run, _owner(process_started="1"), time.time())
     assert (dead.state, dead.seconds) == ("killed", 90.0)  # the lease's last sign of life
-    silent = settled(run, _owner(host="elsewhere", expires=time.time() - 1), time.time())
+    silent = refresh(run, _owner(host="elsewhere", expires=time.time() - 1), time.time())
     assert (silent.state, silent.seconds) == ("killed", 90.0)
     for owner in (None, _owner(run="another")):  # the lock is somebody else's by now
-        assert (settled(run, owner, time.time()).state, settled(run, owner, time.time()).seconds) == ("killed", 20.0)
+        assert (refresh(run, owner, time.time()).state, refresh(run, owner, time.time()).seconds) == ("killed", 20.0)
 
 
 def test_a_killed_run_says_which_step_it_was_in_and_the_next_run_writes_that_down(store):
@@ -99,12 +99,12 @@ def test_a_killed_run_says_which_step_it_was_in_and_the_next_run_writes_that_dow
 
     def told():
         record = find(store, killed, pipeline="p")
-        assert (record.state, record.seconds, record.begun) == ("killed", 8.0, len(record.ran) + 1)
+        assert (record.state, record.seconds, record.started_count) == ("killed", 8.0, len(record.executed_steps) + 1)
         assert "died in train (2,816 of 30,000 steps); what was done is kept" in ending_of(record).headline
         assert "broken off: train (2,816 of 30,000 steps)" in summary(record)
 
     told()
-    note_killed(store, "p")
+    mark_killed_runs(store, "p")
     left = {name.removesuffix(".progress") for name in store.children(store.runs_folder) if "progress" in name}
     assert left == {others, begun}, "of other pipelines, and of a run that may be about to make its record"
     assert json.loads((store.runs_folder / f"{killed}.json").read_text())["state"] == "killed"
@@ -155,8 +155,8 @@ def difference(why):
     ],
 )
 def test_a_plan_says_why_in_words(why, stage, words):
-    assert in_words(difference(why), stage) == words and str(difference(why)) == why
-    assert in_words(None, stage) == ""
+    assert reason_text(difference(why), stage) == words and str(difference(why)) == why
+    assert reason_text(None, stage) == ""
 
 
 def test_no_time_is_estimated_before_it_means_something():

@@ -13,9 +13,9 @@ import httpx
 import pytest
 import yaml
 
-from flows.orchestration.flows import ended
+from flows.orchestration.flows import flow_ending
 from flows.records import read_record
-from headway.storage.process_identity import alive
+from headway.storage.process_identity import is_alive
 from tests.prefect_server import PrefectServer
 from tests.waiting import until
 
@@ -148,11 +148,11 @@ def test_a_run_outlives_its_worker_and_ends_when_its_state_is_set(prefect, proje
     os.kill(prefect.pid("worker"), signal.SIGKILL)
     told = prefect.up(*UP).stdout
     assert f"1 flow run of a worker that died: left alone (process {engine})" in told
-    assert prefect.state(run) == "RUNNING" and alive(engine)
+    assert prefect.state(run) == "RUNNING" and is_alive(engine)
 
     # no worker hears of this one: the flow run itself looks
     prefect.ask(f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLED", "name": "Cancelled"}})
-    until(lambda: not alive(engine), 180)
+    until(lambda: not is_alive(engine), 180)
     assert prefect.state(run) == "CANCELLED" and recorded() == "cancelled"
     assert not (project / "store" / "models").exists()
 
@@ -251,5 +251,5 @@ def test_a_run_that_a_person_should_look_at_raises_an_alarm(state, word, alarm):
     status = "kept" if state == "already champion" else state
     verdict = {"status": status, "checks": [CHECK | {"status": status, "passed": False}]}
     record = {"run": "r", "pipeline": "p", "started": "", "state": state, "version": 3, "verdict": verdict}
-    ending = ended(read_record(record))
+    ending = flow_ending(read_record(record))
     assert (ending.word, ending.alarm) == (word, alarm)

@@ -5,12 +5,12 @@ import pytest
 from headway.messages import (
     agree,
     between,
-    chance,
     counted,
     did_you_mean,
     ends,
     metric_text,
     number,
+    p_text,
     percent,
     signed,
     some,
@@ -51,7 +51,7 @@ def test_an_interval_says_its_confidence_and_nothing_of_its_numbers_is_taken_for
 
 
 def test_a_p_value_and_what_is_as_good_as_nothing():
-    assert [chance(p) for p in (1e-9, 0.0009, 0.0123, None)] == ["p < 0.001", "p < 0.001", "p 0.012", "p undefined"]
+    assert [p_text(p) for p in (1e-9, 0.0009, 0.0123, None)] == ["p < 0.001", "p < 0.001", "p 0.012", "p undefined"]
     wanted = ["0"] * 3 + ["+0.0000", "-0.0000"]
     assert [number(1e-12), signed(-1e-12), signed(1e-12), signed(2e-5), signed(-2e-5)] == wanted
     told = ["<0.0001", "-0.0000", "0", "0.25", "undefined"]

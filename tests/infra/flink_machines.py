@@ -21,7 +21,7 @@ from pathlib import Path
 import pyarrow.fs as pafs
 
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.runners.flink_rest import ask
+from beam_jobs.runners.flink_rest import call_rest
 from tests.infra.machines import Machine, Network
 from tests.waiting import until
 
@@ -141,7 +141,7 @@ class FlinkMachines:
         self.managers.append(Process(machine, line, self._scratch / f"taskmanager-{number}.log", ""))
 
     def slots(self) -> int:
-        return int(ask(self.rest, "overview")["slots-total"])
+        return int(call_rest(self.rest, "overview")["slots-total"])
 
 
 def code(folder: Path) -> Path:

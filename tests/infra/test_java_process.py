@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.storage.process_identity import alive
+from headway.storage.process_identity import is_alive
 from tests.waiting import until
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "infra"))  # scripts, no package
@@ -58,4 +58,4 @@ with job_server("flink", {{"flink_master": "[local]"}}, Path({str(tmp_path)!r}))
         os.kill(server, 0)
         driver.kill()
         assert driver.wait() == -signal.SIGKILL
-    until(lambda: not alive(server), 30)
+    until(lambda: not is_alive(server), 30)

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headway.storage.process_identity import alive
+from headway.storage.process_identity import is_alive
 from tests.ports import free_port
 from tests.prefect_server import PrefectServer, infra
 from tests.waiting import until
@@ -81,4 +81,4 @@ def test_it_comes_up_once_outlives_a_restart_of_its_database_and_goes(tmp_path):
         said = server.down("--remove").stdout
     assert "worker-2" in said and "postgres" in said, said
     assert not database.data.exists() and not database.file.exists()
-    assert not [pid for pid in before.values() if alive(pid)]
+    assert not [pid for pid in before.values() if is_alive(pid)]

@@ -1,7 +1,7 @@
 """The input pipeline: a chain of small transformations from the records of shards to stacked, shuffled batches.
 
     plan, inputs = RowPlan.of(shards, seed=0), Inputs(shards, transform, labeler)
-    for stack in safe(training_dataset(plan, inputs, batch=256, stack=32), shards):
+    for stack in with_data_errors(training_dataset(plan, inputs, batch=256, stack=32), shards):
         stack["numeric"]                     # float32 [32, 256, n]
 
 Each link is a function `(dataset, ...) -> dataset`, and `training_dataset` puts them one behind the other. Of each epoch:
@@ -15,8 +15,8 @@ Each link is a function `(dataset, ...) -> dataset`, and `training_dataset` puts
 
 and behind the last row of an epoch comes the first of the next: `rebatch`, and `stack`. Rows that stay in memory
 (`RowCache`) are prepared once, and begin at their windows. A link of one's own goes between two of these. Rows never pass
-one by one: a record is parsed, transformed and permuted as a whole. The order is `tfcore.data.order`'s, that of groups
-`tfcore.data.groups`'.
+one by one: a record is parsed, transformed and permuted as a whole. `tfcore.data.order` makes the order of rows,
+`tfcore.data.groups` the order of groups.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from tfcore.data.reader import (
     Resampling,
     Shards,
     kept_rows,
-    look_through,
-    safe,
+    map_records,
+    with_data_errors,
 )
 from tfcore.graph.python_op import PYTHON_NODES, all_nodes, numpy_op
 from tfcore.transform.layer import Transform
@@ -73,7 +73,7 @@ class Augmentation(Protocol):
         """Returns the columns that `__call__` needs beside the rows `window[order][skipped:]`, to be added to them."""
 
     def __call__(self, rows: Batch) -> Batch:
-        """Returns the rows varied, without the columns of `extras`."""
+        """Returns the rows with variations, without the columns of `extras`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ class RowPlan:
         return None if self.groups is None else numpy_op(self.groups.bounds, _BOUNDS, stateful=False)(epoch)
 
     def permutation(self, epoch: tf.Tensor, window: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the order of a window's rows (int32, below 0 for fillers) and how many come before it (int64)."""
+        """Returns the order of a window's rows (int32, negative: filler) and the number of rows before it (int64)."""
         if self.groups is not None:
             order, before = numpy_op(self.groups.window, _WINDOW, stateful=False)(epoch, window)
             return order, before
@@ -158,7 +158,7 @@ class Inputs:
 
     def _read(self, *piece: tf.Tensor) -> tuple[Batch, tf.Tensor, tf.Tensor]:
         columns, shard, number = self.reader(*piece)
-        rows = labelled(self._transform(columns), columns, self._labeler)
+        rows = add_labels(self._transform(columns), columns, self._labeler)
         if self._ids is not None:
             rows[GROUP] = group_ids(columns[self._ids])
         return rows, shard, number
@@ -226,8 +226,8 @@ def training_dataset(
         rows = rows.take(count)
     pick = None
     if cache is not None and augment is None:
-        pick = cache.picked(gather if plan.groups is None else gather_with_fillers, stack * batch, jit=jit)
-    return stacked(rows, [stack, batch], rows.element_spec if pick is None or cache is None else cache.spec, pick)
+        pick = cache.row_picker(gather if plan.groups is None else gather_with_fillers, stack * batch, jit=jit)
+    return stack_rows(rows, [stack, batch], rows.element_spec if pick is None or cache is None else cache.spec, pick)
 
 
 # --- the chain
@@ -294,8 +294,7 @@ def cut_windows(
 def shuffle(
     windows: tf.data.Dataset, plan: RowPlan, epoch: tf.Tensor, at: EpochStart, augment: Augmentation | None = None
 ) -> tf.data.Dataset:
-    """Returns the rows of each window in the order of (seed, epoch, window), without those that earlier steps have
-    seen.
+    """Returns the rows of each window in the order of (seed, epoch, window), without rows that earlier steps have seen.
 
     Args:
         augment: its `extras` are added to the rows, whose positions in the epoch are known here.
@@ -315,7 +314,7 @@ def vary(rows: tf.data.Dataset, augment: Augmentation) -> tf.data.Dataset:
     return rows.rebatch(augment.chunk).map(augment, num_parallel_calls=AUTOTUNE, deterministic=True)
 
 
-def stacked(
+def stack_rows(
     rows: tf.data.Dataset,
     shape: list[int],
     spec: Mapping[str, tf.TensorSpec],
@@ -374,10 +373,10 @@ class RowCache:
         taken_bytes = row_bytes(function.structured_outputs[0]) * plan.order.rows
         if taken_bytes > most or any(node.op in _CALLED_AGAIN for node in nodes):
             return None
-        plan.shards.ahead()
+        plan.shards.announce_order()
         with tf.device("/CPU:0"):
             rows = prepare(pieces, inputs, selection_of(plan), tf.constant(0, tf.int64))
-            parts = list(safe(rows, plan.shards))
+            parts = list(with_data_errors(rows, plan.shards))
             return cls({name: tf.concat([part[name] for part in parts], 0) for name in parts[0]}, plan.order)
 
     def windows(
@@ -401,10 +400,10 @@ class RowCache:
             return windows
         return windows.map(lambda some: gather(self.rows, some[ROW]), num_parallel_calls=AT_ONCE, deterministic=True)
 
-    def picked(
-        self, pick: Callable[[Batch, tf.Tensor], Batch], places: int, *, jit: bool
+    def row_picker(
+        self, pick: Callable[[Batch, tf.Tensor], Batch], count: int, *, jit: bool
     ) -> Callable[[tf.Tensor], Batch]:
-        """Returns a function from positions, int32 [places], to what `pick` gives of all rows and these positions.
+        """Returns a function that calls `pick` on all cached rows and the positions it is given, int32 [count].
 
         Args:
             jit: compile it with XLA, unless there is text, which XLA does not know. It takes a fourth of the time:
@@ -414,7 +413,7 @@ class RowCache:
             return lambda at: pick(self.rows, at)
         return tf.function(
             lambda at: pick(self.rows, at),
-            input_signature=[tf.TensorSpec([places], tf.int32)],
+            input_signature=[tf.TensorSpec([count], tf.int32)],
             jit_compile=True,
             autograph=False,
         )
@@ -433,8 +432,8 @@ def row_bytes(spec: Mapping[str, tf.TensorSpec]) -> int:
 # --- evaluation
 
 
-def labelled(rows: Batch, columns: Mapping[str, RawColumn], labeler: Labeler) -> Batch:
-    """Returns `rows`, changed in place: with label and weight, which is 0 where the transform's "usable" was false."""
+def add_labels(rows: Batch, columns: Mapping[str, RawColumn], labeler: Labeler) -> Batch:
+    """Adds label and weight to `rows`, and returns them. The weight is 0 where the transform's "usable" is false."""
     label, weight = labeler(columns)
     usable = rows.pop("usable", None)
     rows["label"], rows["weight"] = label, weight if usable is None else tf.where(usable, weight, tf.zeros_like(weight))
@@ -468,7 +467,7 @@ def evaluation_dataset(
 
     def prepared(*piece: tf.Tensor) -> Batch:
         columns, shard, number = reader(*piece)
-        rows = labelled(dict(transform(columns)) if transform is not None else {}, columns, labeler)
+        rows = add_labels(dict(transform(columns)) if transform is not None else {}, columns, labeler)
         rows["valid"] = tf.ones_like(rows["weight"], tf.bool)
         if raw is not None:
             rows |= raw.pack(columns, longest)
@@ -492,5 +491,5 @@ def evaluation_dataset(
 def _longest(shards: Shards, column: Column) -> int:
     """Returns the length of a column's longest list; at least 1."""
     name = column.name
-    lengths = look_through(shards, [name], lambda columns: tf.reduce_max(tf.concat([columns[name].lengths, [1]], 0)))
+    lengths = map_records(shards, [name], lambda columns: tf.reduce_max(tf.concat([columns[name].lengths, [1]], 0)))
     return max(map(int, lengths), default=1)

@@ -4,7 +4,7 @@
     gather_with_fillers(rows, places)   # rows in another order, with rows of weight 0 where there is none
     group_splits([7, 7, 7, 2, 2])       # int64 [0, 3, 5, 5, 5, 5]
     order = GroupOrder("query", plan, shards, holdout=holdout, batch=256)
-    order.batches(epoch)                # batches of an epoch
+    order.batch_count(epoch)            # batches of an epoch
     order.start(step)                   # where to begin so that the batch of `step` comes first
     order.bounds(epoch)                 # rows of the windows that are shuffled
     order.window(epoch, 3)              # the order of its rows, below 0 where a place stays empty, and its first place
@@ -54,7 +54,7 @@ class GroupOrder:
         column: the group column.
         plan: the order of the records of the same rows.
         shards: the shards, with `runs` set.
-        batch: the rows of a batch; no group may have more (`most`).
+        batch: the rows of a batch; no group may have more (`max_run_rows`).
         holdout, resample: which rows take part, and how often; the same as for the plan.
     """
 
@@ -81,7 +81,7 @@ class GroupOrder:
         self._first = np.cumsum(self._runs) - self._runs
         self._counted: dict[int, int] = {}
 
-    def batches(self, epoch: int) -> int:
+    def batch_count(self, epoch: int) -> int:
         """Returns the number of batches in an epoch."""
         if epoch not in self._counted:
             self._counted[epoch] = int(self._epoch(epoch).outs[-1]) // self._batch
@@ -90,7 +90,7 @@ class GroupOrder:
     def epochs(self, step: int) -> float:
         """Returns the number of epochs that `step` steps make."""
         epoch, batch = self._epoch_of(step)
-        return epoch + batch / self.batches(epoch)
+        return epoch + batch / self.batch_count(epoch)
 
     def start(self, step: int) -> Start:
         epoch, batch = self._epoch_of(step)
@@ -105,8 +105,8 @@ class GroupOrder:
         return self._epoch(int(epoch)).bounds
 
     def window(self, epoch: int, window: int) -> tuple[NDArray[np.int32], np.int64]:
-        """Returns the positions of a window's rows in training order, and how many places of the epoch's batches come
-        before. An empty place has -1 - the position of the row before it, whose values fill the gap."""
+        """Returns the positions of a window's rows in training order, and the number of places before it in the epoch's
+        batches. An empty place has -1 - the position of the row before it: that row's values fill the gap."""
         layout = self._epoch(int(epoch))
         first, end = layout.groups[window : window + 2]
         begin, stop = np.searchsorted(layout.ends, [first, end - 1], side="right")
@@ -125,7 +125,7 @@ class GroupOrder:
         last = np.maximum.accumulate(last)
         return np.where(last < np.arange(len(places)), -1 - places[last], places), out
 
-    def most(self) -> NDArray[Any]:
+    def max_run_rows(self) -> NDArray[Any]:
         """Returns the most rows that each run has in any epoch, through all shards; integers [runs]."""
         return self._sizes(None)
 
@@ -137,16 +137,16 @@ class GroupOrder:
             firsts, rows = np.cumsum(runs) - runs, int(runs.sum())
             sizes = runs
             if self._resample is not None and rows:
-                copies = self._resample.most(shard) if epoch is None else self._resample.copies(shard, epoch)
+                copies = self._resample.max_copies(shard) if epoch is None else self._resample.copies(shard, epoch)
                 sizes = np.add.reduceat(copies, firsts)
             if self._holdout is not None and rows:
-                sizes = sizes * self._holdout.keeps(shard, rows)[firsts]
+                sizes = sizes * self._holdout.row_mask(shard, rows)[firsts]
             by_shard.append(sizes.astype(np.min_scalar_type(int(sizes.max(initial=0)))))
         return np.concatenate(by_shard)
 
     def _epoch_of(self, step: int) -> tuple[int, int]:
         epoch = 0
-        while step >= (batches := self.batches(epoch)):
+        while step >= (batches := self.batch_count(epoch)):
             step, epoch = step - batches, epoch + 1
         return epoch, step
 

@@ -100,7 +100,7 @@ class Plan:
         return ranges(records[runs[:, 0]] + runs[:, 1], runs[:, 2])
 
     def start(self, first_row: int) -> Start:
-        """Returns where reading begins so that `first_row` of the endless sequence comes first."""
+        """Returns where reading begins so that row `first_row` of the endless sequence comes first."""
         epoch, row = divmod(first_row, self.rows) if self._rows_of is None else self._epoch_of(first_row)
         window, drop_in_window = divmod(row, self.window)
         return Start(epoch, *self.skip(epoch, window * self.window), window, drop_in_window)

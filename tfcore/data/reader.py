@@ -8,8 +8,8 @@
     pieces.map(lambda *piece: reader(*piece).columns, num_parallel_calls=AUTOTUNE)
     label, weight = labeler(shards, parameters)(columns)
 
-A piece is cheap: serialized records, whose checksums TensorFlow verifies, and where they are stored. Records in memory come
-in the order in which those of files would. Which rows are held out stands in a bit of each row: NumPy counts with it, and
+A piece is cheap: serialized records, whose checksums TensorFlow verifies, and where they are stored. Records in memory
+come in the order of files. Which rows are held out stands in a bit of each row: NumPy counts with it, and
 the graph picks with it; `tfcore.train.rows` draws them.
 """
 
@@ -38,7 +38,7 @@ from tfcore.graph.op_errors import op_of, why
 from tfcore.graph.python_op import PythonOpError, numpy_op, python_text, reraise
 from tfcore.heads.head import label_head
 from tfcore.heads.label_parameters import LabelParameters
-from tfcore.runtime.remote_shards import here
+from tfcore.runtime.remote_shards import local_path
 from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import SCOPE
 from tfcore.transform.raw_column import RawColumn
@@ -88,14 +88,14 @@ class Shards:
         unit = first["unit"]
         return cls(tuple(paths), tuple(rows), columns, stager, unit=unit, spans=tuple(spans))
 
-    def ahead(self, *orders: Iterable[int]) -> None:
-        """Announce the order in which the shards will be read; by default their own."""
+    def announce_order(self, *orders: Iterable[int]) -> None:
+        """Announce to the stager the order in which shards will be read, by index; by default in their order."""
         if self.stager is not None:
             self.stager.ahead(self.paths[i] for order in orders or [range(len(self.paths))] for i in order)
 
     @property
     def record_columns(self) -> tuple[Column, ...]:
-        """Returns the columns that records hold: those of the table, and the unit."""
+        """Returns the columns that records hold: the columns of the table, and the unit."""
         return (*self.columns, UNIT_COLUMN) if self.unit else self.columns
 
     @cached_property
@@ -134,8 +134,8 @@ class Holdout:
         """The same holdout with all other rows taking part."""
         return replace(self, inside=not self.inside)
 
-    def keeps(self, shard: int, rows: int) -> NDArray[np.bool_]:
-        """Returns which rows of a shard take part; bool [rows]. `HoldoutRows` does the same in the graph."""
+    def row_mask(self, shard: int, rows: int) -> NDArray[np.bool_]:
+        """Returns whether each row of a shard takes part; bool [rows]. `HoldoutRows` does the same in the graph."""
         return np.unpackbits(self.bits[shard], count=rows, bitorder="little").view(np.bool_) == self.inside
 
 
@@ -153,12 +153,12 @@ class HoldoutRows:
             self._bytes = tf.constant(np.cumsum([0] + [len(bits) for bits in holdout.bits])[:-1], tf.int64)
 
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor) -> Batch:
-        """Returns those of the rows of record `number` of a shard that take part."""
-        _, keep = self.keeps(tf.shape(rows["label"], tf.int64)[0], shard, number)
+        """Returns the rows that take part, of record `number` of a shard."""
+        _, keep = self.positions_and_mask(tf.shape(rows["label"], tf.int64)[0], shard, number)
         places = tf.where(keep)[:, 0]  # looked up once, where boolean_mask would for each tensor
         return {name: tf.gather(value, places) for name, value in rows.items()}
 
-    def keeps(self, count: tf.Tensor, shard: tf.Tensor, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def positions_and_mask(self, count: tf.Tensor, shard: tf.Tensor, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns for a record's `count` rows their positions in the shard, int64, and which take part, bool."""
         first = tf.gather(self._first, tf.gather(self._begin, shard) + number)
         places = tf.range(first, first + count)
@@ -173,15 +173,15 @@ def kept_rows(shards: Shards, holdout: Holdout | None) -> list[NDArray[Any]]:
     """Returns how many rows of each record take part, an array of integers for each shard; without a holdout all."""
     if holdout is None:
         return [np.asarray(rows) for rows in shards.rows]
-    return [by_record(rows, holdout.keeps(shard, shards.counts[shard])) for shard, rows in enumerate(shards.rows)]
+    return [record_sums(rows, holdout.row_mask(shard, shards.counts[shard])) for shard, rows in enumerate(shards.rows)]
 
 
-def by_record(rows: Sequence[int] | NDArray[np.int64], of_row: NDArray[Any]) -> NDArray[Any]:
-    """Returns the sum over each record of `of_row`, an integer or bool for each row, where `rows` is the number of rows
-    of each record; integers of the smallest type, [records]."""
-    found = of_row
-    if len(rows) < len(of_row) or not np.all(np.asarray(rows) == 1):
-        found = np.diff(np.append(0, np.cumsum(of_row))[np.cumsum(rows)], prepend=0)
+def record_sums(rows: Sequence[int] | NDArray[np.int64], values: NDArray[Any]) -> NDArray[Any]:
+    """Returns the sum of `values` over each record; integers of the smallest type, [records]. `values` has an integer
+    or bool for each row, `rows` the number of rows of each record."""
+    found = values
+    if len(rows) < len(values) or not np.all(np.asarray(rows) == 1):
+        found = np.diff(np.append(0, np.cumsum(values))[np.cumsum(rows)], prepend=0)
     return found.astype(np.min_scalar_type(int(found.max(initial=0))))
 
 
@@ -197,7 +197,7 @@ def shards_of(examples: Sequence[Examples], stager: Stager | None = None) -> Sha
 
 
 class Resample:
-    """Decides by its class how often each row occurs in an epoch, by a hash of its place and the epoch.
+    """Decides how often each row occurs in an epoch: by its class, and by a hash of its place and the epoch.
 
     Args:
         rates: [classes], how often a row of each class occurs in an epoch, on average.
@@ -225,21 +225,21 @@ class Resample:
         for shard, rows in enumerate(shards.rows):
             copies = self.copies(shard, epoch)
             if holdout is not None:
-                copies = copies * holdout.keeps(shard, len(copies))
-            by_shard.append(by_record(rows, copies))
+                copies = copies * holdout.row_mask(shard, len(copies))
+            by_shard.append(record_sums(rows, copies))
         return by_shard
 
-    def most(self, shard: int) -> NDArray[np.int64]:
-        """Returns how often each row of a shard occurs in an epoch at most; int64 [rows]."""
+    def max_copies(self, shard: int) -> NDArray[np.int64]:
+        """Returns the most copies of each row of a shard in any epoch; int64 [rows]."""
         return (self.whole + (self.part > 0))[self._classes[shard]]
 
-    def expected(self, shards: Shards, holdout: Holdout | None) -> int:
+    def expected_rows(self, shards: Shards, holdout: Holdout | None) -> int:
         """Returns the expected number of rows in an epoch."""
         total = 0.0
         for shard, classes in enumerate(self._classes):
             rates = self._rates[classes]
             if holdout is not None:
-                rates = rates * holdout.keeps(shard, len(classes))
+                rates = rates * holdout.row_mask(shard, len(classes))
             total += float(rates.sum())
         return round(total)
 
@@ -254,7 +254,7 @@ class Resampling:
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor, epoch: tf.Tensor) -> Batch:
         """Returns the rows of record `number` of a shard as the epoch has them: some repeated, some dropped."""
         resample = self._resample
-        places, keep = self._holdout_rows.keeps(tf.shape(rows["label"], tf.int64)[0], shard, number)
+        places, keep = self._holdout_rows.positions_and_mask(tf.shape(rows["label"], tf.int64)[0], shard, number)
         classes = tf.cast(rows["label"], tf.int32)
         place = hash64(tf.cast(places, tf.uint64), tf.cast(shard + 1, tf.uint64))
         drawn = hash64(tf.bitwise.bitwise_xor(place, tf.cast(epoch, tf.uint64)), resample.seed)
@@ -319,7 +319,7 @@ class Reader:
 
         def shard_order(epoch: int) -> NDArray[np.int64]:
             if self._staged:
-                self._shards.ahead(plan.shard_order(epoch), plan.shard_order(epoch + 1))
+                self._shards.announce_order(plan.shard_order(epoch), plan.shard_order(epoch + 1))
             return plan.shard_order(epoch)
 
         spec = tf.TensorSpec([len(self._shards.paths)], tf.int64)
@@ -333,8 +333,8 @@ class Reader:
 
     @property
     def _staged(self) -> bool:
-        """Whether the shards are fetched from a bucket: then asking for an epoch's order also starts to fetch its shards and
-        those of the next, in their orders."""
+        """Whether the shards are fetched from a bucket. Then asking for an epoch's order also starts to fetch its
+        shards, and the next epoch's shards."""
         return self._shards.stager is not None
 
     def _records(self, shard: tf.Tensor) -> tf.data.Dataset:
@@ -344,7 +344,7 @@ class Reader:
         path = tf.gather(self._paths, shard)
         count = tf.gather(tf.constant([len(rows) for rows in self._shards.rows], tf.int64), shard)
         stager = self._shards.stager
-        records = tf.data.TFRecordDataset(path if stager is None else here(path, stager), buffer_size=READ_BYTES)
+        records = tf.data.TFRecordDataset(path if stager is None else local_path(path, stager), buffer_size=READ_BYTES)
         # else a shorter file is read as a whole one
         records = records.apply(tf.data.experimental.assert_cardinality(count))
         return records.enumerate().map(lambda number, record: (shard, number, record))
@@ -372,7 +372,7 @@ class Decoder:
         """Returns each feature's values, as `tf.io.parse_single_example` gives them for FixedLenSequenceFeatures.
 
         That makes a constant for each feature, and TensorFlow's graph optimizer compares all of them with each other: minutes
-        at thousands of columns. Here those of a dtype share one.
+        at thousands of columns. Here all features of a dtype share one constant.
         """
         types = [tf.as_dtype(entry["dtype"]) for entry in self._spec.values()]
         padding = {dtype: tf.zeros([], dtype) for dtype in types}
@@ -432,7 +432,7 @@ class Labeler:
         self._class_weights = None if class_weights is None else tf.constant(list(class_weights), tf.float32)
 
     @property
-    def needs(self) -> list[str]:
+    def input_columns(self) -> list[str]:
         """The names of the columns that label and weights are computed from."""
         return [LABEL] + ([self._weight.name] if self._weight else [])
 
@@ -461,18 +461,18 @@ def labeler(shards: Shards, parameters: TransformParameters, class_weights: Sequ
 
 
 @tf.autograph.experimental.do_not_convert  # as above
-def look_through(shards: Shards, names: Sequence[str], of: Callable[[dict[str, RawColumn]], Any]) -> Iterator[Any]:
+def map_records(shards: Shards, names: Sequence[str], of: Callable[[dict[str, RawColumn]], Any]) -> Iterator[Any]:
     """Yields `of(columns)` record by record, in the manifests' order; only the columns `names` are parsed."""
     reader = Reader(shards, names)
-    shards.ahead()
+    shards.announce_order()
     pieces = reader.in_order()
     results = pieces.map(lambda *piece: of(reader(*piece).columns), num_parallel_calls=AUTOTUNE, deterministic=True)
-    return safe(results, shards)
+    return with_data_errors(results, shards)
 
 
 def by_shard(shards: Shards, column: str, of: Callable[[RawColumn], tf.Tensor]) -> Iterator[NDArray[Any]]:
-    """Yields `of(column)` of all rows of a shard, one shard after the other."""
-    pieces = (piece.numpy() for piece in look_through(shards, [column], lambda columns: of(columns[column])))
+    """Yields `of(column)` for each shard, joined over all rows of the shard."""
+    pieces = (piece.numpy() for piece in map_records(shards, [column], lambda columns: of(columns[column])))
     waiting: list[NDArray[Any]] = []
     for count in shards.counts:
         while sum(map(len, waiting)) < count or not waiting:
@@ -484,7 +484,7 @@ def by_shard(shards: Shards, column: str, of: Callable[[RawColumn], tf.Tensor]) 
 
 def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[Any]]:
     """Returns the class of each row, by shard; only labels are parsed."""
-    labels = look_through(shards, labeler.needs, lambda columns: tf.cast(labeler(columns)[0], tf.uint16))
+    labels = map_records(shards, labeler.input_columns, lambda columns: tf.cast(labeler(columns)[0], tf.uint16))
     classes = [label.numpy() for label in labels]
     classes = [each.astype(np.min_scalar_type(int(each.max(initial=0)))) for each in classes]
     return np.split(np.concatenate([np.zeros(0, np.uint8), *classes]), np.cumsum(shards.counts)[:-1])
@@ -497,10 +497,10 @@ def least_label(shards: Shards, labeler: Labeler) -> float:
         label, weight = labeler(columns)
         return tf.reduce_min(tf.where(weight > 0, label, math.inf))
 
-    return min((float(label) for label in look_through(shards, labeler.needs, least)), default=math.inf)
+    return min((float(label) for label in map_records(shards, labeler.input_columns, least)), default=math.inf)
 
 
-def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
+def with_data_errors(dataset: Any, shards: Shards) -> Iterator[Any]:
     """Yields the elements of the dataset; a damaged shard is a DataError that names the file and, if known, the byte.
 
     Raises:

@@ -32,7 +32,7 @@ ROWS, LEAST_ROWS = 1000, 100
 MOST_CELLS = 10_000_000
 """The most input values, over all permuted rows, that a study predicts."""
 REPEATS = 3
-"""The number of permutations of each column, whose mean is reported."""
+"""The number of permutations of each column; the mean over them is reported."""
 CONFIDENCE = 0.95
 Inputs = dict[str, NDArray[Any]]
 """The model's inputs by name, [rows, width] each."""
@@ -59,7 +59,7 @@ class ImportanceStudy:
         return cls(parameters, task, spread(rows, most)) if most >= LEAST_ROWS else None
 
     def add(self, batch: Mapping[str, tf.Tensor], table: pa.Table, first: int) -> None:
-        """Keep those rows of a batch that are in the sample.
+        """Keep the rows of a batch that are in the sample.
 
         Args:
             batch: the model's inputs of the batch's rows.
@@ -87,13 +87,13 @@ class ImportanceStudy:
         orders = [[random.permutation(len(plain)) for _ in range(REPEATS)] for _ in places]
         changed = [_permuted(inputs, at, order) for at, of in zip(places.values(), orders, strict=True) for order in of]
         predictions = _predicted(scorer, changed, size).reshape(-1, len(plain), *plain.prediction.shape[1:])
-        metric = self._task.metric(self._task.primary)
+        value = (metric := self._task.metric(self._task.primary)).cached_value(plain)
         found = []
         for number, column in enumerate(places):
             permuted = [plain.predicted(each) for each in predictions[REPEATS * number : REPEATS * (number + 1)]]
             found.append({"column": column, **_worsening(metric, plain, permuted)})
         order = sorted(found, key=lambda each: -np.inf if each["permuted"] is None else each["permuted"], reverse=True)
-        return {"importance": {"rows": len(plain), "metric": metric.name, "value": metric.on(plain), "columns": order}}
+        return {"importance": {"rows": len(plain), "metric": metric.name, "value": value, "columns": order}}
 
     def _places(self) -> dict[str, Places]:
         """Returns the inputs that are made of each column: of a raw one, or of one that a user's preprocess returns."""
@@ -116,7 +116,7 @@ def spread(rows: int, most: int) -> NDArray[np.int64]:
 
 
 def _permuted(inputs: Inputs, places: Places, order: NDArray[np.int64]) -> Inputs:
-    """Returns the inputs with those of one column taken from other rows, in the given order."""
+    """Returns the inputs, of which the ones at `places` are taken from other rows, in the given order."""
     found = dict(inputs)
     for name, at in places.items():
         found[name] = inputs[name].copy()
@@ -137,9 +137,9 @@ def _predicted(scorer: TrainedScorer, changed: Sequence[Inputs], size: int) -> F
 
 
 def _worsening(metric: Metric, plain: Rows, permuted: Sequence[Rows]) -> dict[str, Any]:
-    """Returns {"permuted": how much worse the metric is on permuted rows, the mean; "interval": its confidence
-    interval, for other rows of the same kind that are permuted as these were}; None where there is none."""
-    before, after = metric.on(plain), [metric.on(rows) for rows in permuted]
+    """Returns "permuted", the metric's mean worsening on permuted rows, and its "interval"; each may be None. The
+    interval is for new rows under the same permutations."""
+    before, after = metric.cached_value(plain), [metric.cached_value(rows) for rows in permuted]
     known = [each for each in after if each is not None]
     if before is None or len(known) < len(after):
         return {"permuted": None, "interval": None}

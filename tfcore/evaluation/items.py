@@ -6,7 +6,7 @@
     index.columns(users, items, groups)          # {"retrieval_rank": Arrow [rows], "retrieval_best": ..., "retrieval_items": ...}
 
 The baselines look at nothing but the item, as predictions keep it. `popularity` is the item's number of train rows,
-divided by that of the most frequent item. `item_mean` is its mean label, drawn towards that of all rows as if each item
+divided by the most frequent item's. `item_mean` is its mean label, drawn towards the mean of all rows as if each item
 had `SMOOTHING` more rows of that mean. Weights do not count. An item without train rows has 0 and the mean of all.
 
 The ranks leave out items that a row's group has in train rows, except the row's own. The index is read block by block,
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from headway.metrics.ranking import ITEM_BASELINES
 from headway.metrics.retrieval import BEST, ITEMS, RANK
 from headway.tabular.list_arrays import escaped
-from tfcore.data.reader import Labeler, Shards, look_through
+from tfcore.data.reader import Labeler, Shards, map_records
 from tfcore.transform.raw_column import RawColumn
 
 
@@ -44,8 +44,8 @@ def _raw(column: RawColumn) -> tuple[tf.Tensor, tf.Tensor]:
     return values, values == values if column.present is None else column.present
 
 
-def numbered(values: pa.Array, known: Callable[[Any], int]) -> NDArray[np.int64]:
-    """Returns the number that `known` gives for each value, int64; it is called once for each distinct value."""
+def map_distinct(values: pa.Array, known: Callable[[Any], int]) -> NDArray[np.int64]:
+    """Returns the number that `known` gives for each value, int64. It calls `known` once for each distinct value."""
     encoded = values.dictionary_encode(null_encoding="encode")
     numbers = np.asarray([known(value) for value in encoded.dictionary.to_pylist()], np.int64)
     return numbers[encoded.indices.to_numpy()]
@@ -71,9 +71,9 @@ class ItemCounts(NamedTuple):
 
         items: dict[str | int | float | None, int] = {}
         places, labels = [], []
-        for values, present, label in look_through(shards, list(dict.fromkeys([item, *labeler.needs])), look):
+        for values, present, label in map_records(shards, list(dict.fromkeys([item, *labeler.input_columns])), look):
             kept = kept_column(values.numpy(), present.numpy())
-            places.append(numbered(kept, lambda name: items.setdefault(name, len(items))))
+            places.append(map_distinct(kept, lambda name: items.setdefault(name, len(items))))
             labels.append(label.numpy().astype(np.float64))
         at = np.concatenate(places) if places else np.zeros(0, np.int64)
         weights = np.concatenate(labels) if labels else np.zeros(0)
@@ -82,7 +82,7 @@ class ItemCounts(NamedTuple):
 
     def predictions(self, texts: pa.Array) -> dict[str, NDArray[np.float64]]:
         """Returns the predictions of each baseline, by its name, for rows with these items; float64 [rows]."""
-        place = numbered(texts, lambda name: self.items.get(name, -1))
+        place = map_distinct(texts, lambda name: self.items.get(name, -1))
         mean = self.labels.sum() / max(self.rows.sum(), 1.0)
         rows = np.where(place >= 0, np.append(self.rows, 0.0)[place], 0.0)
         labels = np.where(place >= 0, np.append(self.labels, 0.0)[place], 0.0)
@@ -115,9 +115,9 @@ class KnownItems:
         def look(columns: dict[str, Any]) -> tuple[Any, ...]:
             return (*_raw(columns[item]), *_raw(columns[group]))
 
-        for parts in look_through(shards, list(dict.fromkeys([item, group])), look):
+        for parts in map_records(shards, list(dict.fromkeys([item, group])), look):
             items, there, owners, owned = (part.numpy() for part in parts)
-            owner = numbered(kept_column(owners, owned), lambda name: names.setdefault(name, len(names)))
+            owner = map_distinct(kept_column(owners, owned), lambda name: names.setdefault(name, len(names)))
             at = places(kept_column(items, there))
             kept = (at >= 0) & owned
             found.append((owner[kept], at[kept]))
@@ -126,7 +126,7 @@ class KnownItems:
 
     def __call__(self, groups: pa.Array) -> tuple[Ints, Ints]:
         """Returns the row and the index position of each item that the row's group has in train rows, pair by pair."""
-        number = numbered(groups, lambda name: -1 if name is None else self._names.get(name, -1))
+        number = map_distinct(groups, lambda name: -1 if name is None else self._names.get(name, -1))
         begin = self._starts[np.maximum(number, 0)]
         count = np.where(number >= 0, self._starts[number + 1] - begin, 0)
         rows = np.repeat(np.arange(len(number)), count)
@@ -151,17 +151,17 @@ class WholeIndex:
         """Returns the columns of ranks for rows with these users' vectors, float [rows, n], items and groups."""
         own, (row, place) = self._places(items), self._known(groups)
         kept = place != own[row]
-        ranks, best = ranked(users, self._vectors, own, row[kept], place[kept], self.k)
+        ranks, best = ranks_and_best(users, self._vectors, own, row[kept], place[kept], self.k)
         texts = [" ".join(str(at) for at in one if at >= 0) for one in best.tolist()]
         count = np.full(len(ranks), len(self._vectors), np.int64)
         return {RANK: pa.array(ranks), BEST: pa.array(texts, pa.string()), ITEMS: pa.array(count)}
 
 
-def ranked(
+def ranks_and_best(
     users: NDArray[Any], vectors: NDArray[np.float64], own: Ints, row: Ints, place: Ints, k: int
 ) -> tuple[NDArray[np.float64], Ints]:
-    """Returns the rank of each row's item `own` among all items, from 1, or 0 where it is -1; and the positions of the
-    best k items, [rows, k], -1 past their end.
+    """Returns the rank of each row's item among all items, from 1, and the positions of its best k items, [rows, k].
+    `own` is the position of the row's item; where it is -1 the rank is 0. Missing best items are -1.
 
     Args:
         row, place: the row and the position of each item that is left out, pair by pair.

@@ -35,7 +35,7 @@ class TrainedModel(Frozen):
 
 
 class SavedModel(Frozen):
-    """A published version; it is called through its own signature on raw columns."""
+    """A published version, which is called through its signature on raw columns."""
 
     kind: Literal["saved_model"] = "saved_model"
     path: Ref[Any]

@@ -61,7 +61,7 @@ class TrainedScorer:
         self._inputs = tuple(parameters.inputs())
         self._with_losses = isinstance(self._head, UserHead)
         weights = trained.path.file / build.WEIGHTS
-        self._outputs_of = build.trained(
+        self._outputs_of = build.load_trained(
             trained.config, parameters, seed=trained.seed, module=trained.module, weights=weights
         )
         self._model = self._outputs_of.model
@@ -82,7 +82,7 @@ class TrainedScorer:
         return Scores(self._head, found["predictions"], found["outputs"], found.get("losses"))
 
     def items(self) -> ItemIndex | None:
-        """Returns the index of the items that the training left; None where it left none."""
+        """Returns the item index that the training wrote; None where it wrote none."""
         return ItemIndex.load(self._trained.path.file, self._model, self._trained.config, self._parameters)
 
     def users(self, batch: Batch) -> NDArray[np.float32]:
@@ -104,7 +104,7 @@ class SavedModelScorer:
     Args:
         path: the SavedModel's folder.
         label: the label's parameters, of the rows to score.
-        columns: the stored columns of those rows.
+        columns: the stored columns of the rows to score.
 
     Raises:
         StoreError: there is nothing at `path`.

@@ -33,7 +33,7 @@ from headway.schema.columns import UNIT, suggest
 from headway.storage.prefetch import RemoteFiles, Stager
 from headway.tasks.base import Task
 from tfcore.data.dataset import evaluation_dataset
-from tfcore.data.reader import Shards, labeler, safe, shards_of
+from tfcore.data.reader import Shards, labeler, shards_of, with_data_errors
 from tfcore.evaluation.importance import ImportanceStudy
 from tfcore.evaluation.items import ItemCounts, KnownItems, WholeIndex, kept_column
 from tfcore.evaluation.request import VERSION, EvaluateRequest, TrainedModel
@@ -89,7 +89,7 @@ def _predict(
     began = time.monotonic()
     prepare()
     shards = given or shards_of(request.examples, stager)
-    shards.ahead()
+    shards.announce_order()
     _check(request, shards)
     out.mkdir(parents=True, exist_ok=True)
     task = label_task(request.transform.label)
@@ -144,7 +144,7 @@ def _scorer(request: EvaluateRequest, shards: Shards) -> TrainedScorer | SavedMo
 
 
 def _linear(request: EvaluateRequest) -> LinearModel | None:
-    """Returns the linear baseline that a training left beside its model; None where it left none."""
+    """Returns the linear baseline that a training wrote beside its model; None where it wrote none."""
     if not isinstance(request.model, TrainedModel) or not (request.model.path.file / FILE).exists():
         return None
     return LinearModel.load(request.model.path.file / FILE)
@@ -192,7 +192,7 @@ class _Files(contextlib.ExitStack):
 def _index(
     request: EvaluateRequest, scorer: TrainedScorer | SavedModelScorer, stager: Stager | None
 ) -> Callable[[dict[str, tf.Tensor], pa.Table], dict[str, pa.Array]] | None:
-    """Returns a function that gives a batch's columns of ranks; None where none are asked for or there is no index."""
+    """Returns a function that gives a batch's columns of ranks; None if no ranks are requested or there is no index."""
     item, group = request.item, request.group
     if request.ranks is None or item is None or group is None or not isinstance(scorer, TrainedScorer):
         return None
@@ -248,7 +248,7 @@ def _write(
     index = _index(request, scorer, shards.stager)
     monitor.progress(0, shards.total, "rows")
     with _Files(out) as files:
-        for packed in safe(dataset, shards):
+        for packed in with_data_errors(dataset, shards):
             monitor.check()
             batch = raw.unpack(packed)
             scores = scorer(batch)

@@ -134,8 +134,8 @@ class _Input:
         self._values = pc.fill_null(coded.indices.cast(pa.int64()), len(texts)).to_numpy(zero_copy_only=False)
 
     def tensors(self, start: int, rows: int) -> Iterator[tuple[str, tf.Tensor]]:
-        """Yields the name and the tensor of each input of this column. Its first `rows` of BATCH rows are those from
-        `start` on; the others are filler: 0, an empty text or list, not present."""
+        """Yields the name and the tensor of each input of this column. The first `rows` of its BATCH rows are the rows
+        from `start` on. The others are filler: 0, an empty text or list, not present."""
         if self._values is not None:
             yield self._name, self._scalars(self._values[start : start + rows])
         else:

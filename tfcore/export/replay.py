@@ -100,7 +100,7 @@ class ReplayProcess:
                 with contextlib.suppress(queue.Empty):
                     if (answer := self._answers.get(timeout=0.1)) is not None:
                         return answer
-                    problem = f"the replay process {process.fate()} and gave no answer{process.last_lines()}"
+                    problem = f"the replay process {process.exit_text()} and gave no answer{process.last_lines()}"
                     raise HeadwayError(problem, fix="run 'headway doctor'")
             raise HeadwayError(f"the replay process did not answer within {SECONDS:.0f} s")
         finally:

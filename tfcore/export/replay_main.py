@@ -286,7 +286,7 @@ def _values(feature, dtype):
 
 
 def _rows_of(values, lengths, shape):
-    """Returns the flat values of a vector as [rows, n], those of a list as an object array of one array a row."""
+    """Returns the flat values of a vector as [rows, n]; of a list as an object array with one array for each row."""
     if shape != [None]:
         return values.reshape([-1, *shape])
     rows = np.empty(len(lengths), object)
@@ -320,7 +320,7 @@ def named_inputs(rows, columns):
 
 
 def without_companions(inputs, columns):
-    """Returns the inputs of `serving_default` and the indices of their rows: those it can represent without companions.
+    """Returns the `serving_default` inputs of the rows that need no `__present` or `__length`, and their indices.
 
     In `serving_default` NaN in a nullable float column is null, all else is present, and all values of a list count."""
     values, simple = {}, np.ones(len(inputs[columns[0]["tensor"]]), bool)

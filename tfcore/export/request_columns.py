@@ -74,7 +74,7 @@ def list_of(name: str, tensors: Tensors, rows: tf.Tensor) -> tuple[tf.Tensor, tf
 
 
 def with_blanks(given: Mapping[str, RawColumn], columns: Sequence[Column]) -> dict[str, RawColumn]:
-    """Returns all of `columns`: those not given are null, or 0 or empty texts or lists where they cannot be null."""
+    """Returns all of `columns`: a missing one is null, or 0, empty texts or empty lists if it cannot be null."""
     rows = rows_of(given)
 
     def blank(column: Column) -> RawColumn:

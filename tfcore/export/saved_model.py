@@ -39,7 +39,7 @@ from tfcore.export.signatures import (
 from tfcore.graph.python_op import python_functions
 from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.head import Head, head_of, label_head
-from tfcore.models.build import WEIGHTS, trained
+from tfcore.models.build import WEIGHTS, load_trained
 from tfcore.models.towers.item_index import ItemIndex
 from tfcore.transform.layer import transform_of
 from tfcore.transform.parameters import TransformParameters
@@ -58,7 +58,7 @@ class Served(tf.Module):
             signature.
         predict: model inputs -> named predictions, in inference mode.
         columns: the raw columns.
-        variables: the variables that `predict` reads; those of a Keras model are not found through its attributes.
+        variables: the variables that `predict` reads; a Keras model's are not found through its attributes.
         task: the task whose outputs `predict` gives; one with classes has the signature `classify`, too.
     """
 
@@ -195,7 +195,7 @@ def save(
 def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
     """Run the export stage: write out/saved_model, return {"saved_model": folder's name, "bytes", "signatures"}."""
     weights = request.trained.file / WEIGHTS
-    model = trained(request.model, request.transform, seed=request.seed, module=request.module, weights=weights)
+    model = load_trained(request.model, request.transform, seed=request.seed, module=request.module, weights=weights)
     monitor.check()
     path = out / "saved_model"
     index = ItemIndex.load(request.trained.file, model.model, request.model, request.transform)
@@ -256,8 +256,8 @@ def predictor(model: Any, head: Head | str) -> Predict:
 
 
 def _in_order(functions: Iterable[Any], first: Sequence[tf.Variable]) -> list[tf.Variable]:
-    """Returns the variables that functions read, each once, in an order that is always the same: first those of
-    `first`, then by name. TensorFlow gives them in the order of their addresses in memory.
+    """Returns the variables that functions read, each once, in an order that is always the same: `first`, then by name.
+    TensorFlow gives them in the order of their addresses in memory.
 
     Args:
         first: the variables that come first.
@@ -295,7 +295,7 @@ def _checked(path: Path) -> SavedModel:
 def _add_defaults(saved: SavedModel, signatures: Mapping[str, Signature]) -> None:
     """Write the default values of inputs into the SavedModel, where TensorFlow Serving looks for them.
 
-    TensorFlow itself saves only defaults of functions that it traces again, not those of traces."""
+    TensorFlow itself saves only defaults of functions that it traces again, not the defaults of traces."""
     for graph in saved.meta_graphs:
         for name, signature in signatures.items():
             for tensor in signature.inputs:

@@ -71,7 +71,7 @@ def raw_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
 
 
 def nullable_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
-    """Returns the inputs of `serving_nullable`: those of `serving_default`, then the companions."""
+    """Returns the inputs of `serving_nullable`: the inputs of `serving_default`, then the companions."""
     names = tensor_names(columns)
     lengths = [
         Tensor(name=names[c.name] + LENGTH, dtype="int64", column=c.name, default=-1) for c in columns if c.is_list
@@ -122,7 +122,7 @@ def describe(
     Args:
         transformed: the outputs of the signature `transform`.
         threshold: the default of a binary model's input `threshold` of `classify`; None: 0.5.
-        served: the model's outputs; None: those that the task has.
+        served: the model's outputs; None: the task's outputs.
     """
     task = task_of(task)
     inputs = nullable_inputs(columns)

@@ -417,7 +417,7 @@ def all_nodes(graph: Any) -> list[Any]:
 
 
 def _name_of_node(node: Any) -> str:
-    """Returns the name of the Python function of a node; that of the node if TensorFlow has lost the function."""
+    """Returns the name of a node's Python function; the node's name if TensorFlow has lost the function."""
     token = node.attr["token"].s.decode()
     try:
         return name_of(python_function_of(token))

@@ -95,7 +95,7 @@ class RetraceGuard:
             self.check()
 
     def check(self) -> None:
-        """Compare the counts of traces with those allowed; a microsecond where nothing was traced.
+        """Compare the counts of traces with the allowed ones; takes a microsecond where nothing was traced.
 
         Raises:
             RetraceError: with action "fail", if a function was traced too often; the next check allows that count.

@@ -62,7 +62,7 @@ class SharedState(tf.Module):
         return self._things[name]
 
     def groups(self) -> dict[str, list[tf.Variable]]:
-        """Returns the variables of each held object, in its own order; of Keras objects those that Keras lists."""
+        """Returns the variables of each held object, in its own order; of Keras objects what Keras lists."""
         groups = {}
         for name, thing in self._things.items():
             listed = thing.variables if isinstance(thing, KERAS) else self.parts(name).values()

@@ -32,7 +32,7 @@ Tensors = dict[str, tf.Tensor]
 
 
 class Head:
-    """The base class of heads, built-in ones and those of users' tasks.
+    """The base class of heads, for built-in tasks and users' tasks.
 
     Args:
         task: the task that the head computes for.

@@ -30,8 +30,8 @@ class LabelParameters(Frozen):
     type: Literal["int64", "float32", "bytes"]
     classes: tuple[str, ...] | tuple[int, ...] | None = None
     counts: tuple[int, ...] | None = None
-    """The number of train rows of each class (binary: negative, positive). Where rows have weights, the classes' sums
-    of weights, scaled so that they add up to about the number of rows."""
+    """The number of train rows of each class (binary: negative, positive). Where rows have weights: each class's sum of
+    weights, scaled so that all add up to about the number of rows."""
     base_rate: float | None = None
     mean: float | None = None
     std: float | None = None

@@ -146,8 +146,7 @@ def _ensemble(
 def _decay_embeddings(model: keras.Model) -> None:
     """Sets the weight decay of the embeddings that the members of `ensemble` share, except for their biases.
 
-    Without decay, the other members would fit the embeddings to the very rows that a member with a strong decay leaves
-    out."""
+    Without decay, other members would fit the embeddings to rows that a member with a strong decay leaves out."""
     for choice in (layer for layer in model.layers if isinstance(layer, Members)):
         for layer in (layer for layer in model.layers if layer.name in EMBEDDINGS):
             for variable in layer.trainable_variables:
@@ -186,7 +185,7 @@ class Trained:
     """A model in inference mode. A built-in one is traced once, for evaluation and for the signatures of an export.
 
     Args:
-        weights: the prefix of `save_weights`, from which `trained` loads them.
+        weights: the prefix of `save_weights`, from which `load_trained` loads them.
 
     Attributes:
         model: the Keras model.
@@ -214,7 +213,7 @@ _LAST: list[Trained] = []
 """The built-in model that was asked for last, kept since the stages of a run want the same one."""
 
 
-def trained(config: ModelConfig, layout: Layout, *, seed: int, module: Path | None, weights: Path) -> Trained:
+def load_trained(config: ModelConfig, layout: Layout, *, seed: int, module: Path | None, weights: Path) -> Trained:
     """Returns the model of `config`, kept from the last call if it is the same, with the weights loaded anew.
 
     Raises:

@@ -82,7 +82,7 @@ def features(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: 
 
 
 def seen_columns(entries: Sequence[Any], config: ModelConfig, layout: Layout) -> list[int]:
-    """Returns the indices of those categorical or list columns, given as `entries`, that the hidden layers see.
+    """Returns the indices of the `entries`, categorical or list columns, that the hidden layers see.
 
     The hidden layers of `ensemble` would learn a column of few rows per id by heart. Its linear part sees it, too, and
     shrinks each id by its penalty."""

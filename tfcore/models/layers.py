@@ -98,7 +98,7 @@ class HashDropout(ConfigLayer):
 def hash_uniform(shape: Any, seed: int, step: Any, salt: int, *, first: Any = None) -> tf.Tensor:
     """Returns float32 numbers in [0, 1) of `shape`: a hash of (seed, step, salt, index), the same with and without XLA.
 
-    With `first`, they are those of a longer batch's rows from that one on."""
+    With `first`, they are the numbers of a longer batch's rows, from row `first` on."""
     index = tf.range(tf.reduce_prod(shape))
     if first is not None:
         index += first * tf.reduce_prod(shape[1:])
@@ -203,8 +203,8 @@ class _Embeddings(ConfigLayer):
         self.built = True
 
 
-def looked_up(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """Returns the rows of `table` ([rows, width]) that `ids` name: [*ids' shape, width].
+def look_up_rows(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+    """Returns the row of `table` ([rows, width]) for each of `ids`: [*ids' shape, width].
 
     On a GPU, deterministic XLA adds the gradients of the rows one after the other, which takes sixty times as long as
     the whole step. There the gradient is a matrix product with the ids as one-hot rows, up to `MOST_ONE_HOT` elements,
@@ -220,7 +220,7 @@ def looked_up(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         def backward(upstream: tf.Tensor) -> tf.Tensor:
             terms, flat = tf.reshape(upstream, [-1, width]), tf.reshape(ids, [-1])
             if rows * count > MOST_ONE_HOT:
-                return summed_by_id(terms, flat, rows)
+                return sum_by_id(terms, flat, rows)
             return tf.matmul(tf.one_hot(flat, rows, dtype=upstream.dtype), terms, transpose_a=True)
 
         return tf.gather(table, ids), backward
@@ -228,7 +228,7 @@ def looked_up(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     return gathered(table)
 
 
-def summed_by_id(terms: tf.Tensor, ids: tf.Tensor, rows: int) -> tf.Tensor:
+def sum_by_id(terms: tf.Tensor, ids: tf.Tensor, rows: int) -> tf.Tensor:
     """Returns the sum of each id's terms, for the ids 0 to rows - 1, [rows, width]: without a scatter, always added in
     the same order.
 
@@ -266,7 +266,7 @@ class OffsetEmbedding(_Embeddings):
 
     def call(self, inputs: Any) -> Any:
         """Returns the embeddings [rows, columns, width] of int32 ids [rows, columns]."""
-        return tf.cast(looked_up(tf.convert_to_tensor(self.table), inputs + self.starts), self.compute_dtype)
+        return tf.cast(look_up_rows(tf.convert_to_tensor(self.table), inputs + self.starts), self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (*input_shape, self.width)
@@ -290,7 +290,7 @@ class ListEmbedding(_Embeddings):
     def call(self, inputs: Any) -> Any:
         """Returns the mean embeddings [rows, columns, width] of int32 ids [rows, slots]."""
         held = inputs >= 0
-        vectors = looked_up(tf.convert_to_tensor(self.table), tf.where(held, inputs + self.offsets, 0))
+        vectors = look_up_rows(tf.convert_to_tensor(self.table), tf.where(held, inputs + self.offsets, 0))
         weight = tf.cast(held, vectors.dtype)[:, :, None]
         means = []
         for values, weights in zip(

@@ -32,8 +32,8 @@ Floats = NDArray[np.float64]
 
 
 def cheap(rows: int, columns: int) -> bool:
-    """Returns whether a linear baseline of so many rows and columns (one per number and per category) is fitted at
-    all."""
+    """Returns whether a linear baseline is cheap enough to be fitted. `columns` has one for each number and each
+    category."""
     return 0 < rows <= MOST_ROWS and 0 < columns <= MOST_COLUMNS and rows * columns**2 <= MOST_WORK
 
 

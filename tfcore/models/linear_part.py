@@ -11,7 +11,7 @@ from tfcore.models.layers import OffsetEmbedding
 SPEED = 10.0
 """The factor by which the linear part learns faster than hidden layers, up to 32 inputs."""
 PENALTY, LIST_PENALTY = 1.0, 0.1
-"""The L2 penalties of the weights, and of those of lists' ids: a logistic regression's with C = 1 / penalty."""
+"""The L2 penalties of the weights, and of the weights of lists' ids: C = 1 / penalty in a logistic regression."""
 
 
 def linear_terms(inputs: dict[str, Any], layout: Layout, seed: int) -> list[keras.KerasTensor]:

@@ -78,7 +78,7 @@ class Members(ConfigLayer):
 
     def row_losses(self, losses: tf.Tensor) -> tf.Tensor:
         """Returns each row's loss, [rows], the mean of its members' losses, [rows, members]. Late in the choosing time
-        its gradient by `losses_left_out` sums, for each decay, the losses on rows left out in the last call."""
+        its gradient by `losses_left_out` is each decay's sum of the losses on rows left out in the last call."""
         judging = _choosing() & (scheduled("progress", 0.0) >= _JUDGED * CHOOSING)
         counts = tf.where(self._left_out & judging, tf.stop_gradient(losses), 0.0)
         grown = tf.convert_to_tensor(self.losses_left_out)

@@ -39,7 +39,7 @@ _SEQUENCES = (list, tuple, set, frozenset)
 _SELF = "_self_"
 """The prefix of the attributes in which TensorFlow lists what an object holds."""
 _KNOWN = ("keras", "tfcore")
-"""The packages whose layers have made all of their variables known to Keras."""
+"""The packages whose layers register all of their variables with Keras."""
 
 
 def user_model(config: ModelConfig, layout: Any, module: Path | None, head: Head) -> keras.Model:

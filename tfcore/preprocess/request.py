@@ -16,7 +16,7 @@ VERSION = 1
 
 
 class Analysed(Result):
-    """The answer of the stage: the columns that a preprocess function returns, and those that it reads."""
+    """The answer of the stage: the columns that a preprocess function returns, and the columns that it reads."""
 
     columns: tuple[Column, ...] = ()
     reads: tuple[Column, ...] = ()

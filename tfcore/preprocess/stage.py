@@ -22,7 +22,7 @@ from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.prefetch import RemoteFiles, Stager
 from headway.tabular.list_arrays import join
-from tfcore.data.reader import Reader, safe, shards_of
+from tfcore.data.reader import Reader, shards_of, with_data_errors
 from tfcore.graph.python_op import all_nodes, python_functions
 from tfcore.preprocess.request import VERSION, AnalyseRequest
 from tfcore.runtime.devices import prepare
@@ -35,7 +35,7 @@ __all__ = ["VERSION", "analyse"]
 TRAIN = "train"
 _HIDDEN = ("label", "weight")
 _RANDOM = re.compile(r"Random|Multinomial|TruncatedNormal|ParameterizedTruncatedNormal|Rng|Stateful(?!PartitionedCall)")
-"""Ops that draw random numbers; those that begin with Stateless compute them from a seed."""
+"""Ops that draw random numbers; ops whose names begin with Stateless compute them from a seed."""
 
 
 def readable(columns: tuple[Column, ...]) -> tuple[Column, ...]:
@@ -67,7 +67,7 @@ def _analyse(request: AnalyseRequest, out: Path, monitor: Monitor, stager: Stage
     prepare()
     function = load_preprocess(request.file, request.function)
     shards = shards_of(request.examples, stager)
-    shards.ahead()
+    shards.announce_order()
     if not shards.total:
         raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
     stored = readable(shards.columns)
@@ -122,7 +122,7 @@ def _random_ops() -> list[str]:
 
 def _iterate(batches: tf.data.Dataset, shards: Any, function: str) -> Any:
     try:
-        yield from safe(batches, shards)
+        yield from with_data_errors(batches, shards)
     except ConfigError as error:
         if error.where != "preprocess":
             raise

@@ -70,8 +70,7 @@ def relaxed(*, tf32: bool, deterministic: bool) -> Iterator[None]:
 
 
 def numerics() -> tuple[bool, bool]:
-    """Returns whether float32 products may be rounded to TensorFloat-32, and whether ops give the same bits each
-    time."""
+    """Returns whether float32 products may be rounded to TensorFloat-32, and whether ops are deterministic."""
     return tf.config.experimental.tensor_float_32_execution_enabled(), op_determinism()
 
 

@@ -2,7 +2,7 @@
 
 with staged(remote, monitor) as stager:      # None when all files are here already
     shards = Shards.of(parts, stager)
-    records = tf.data.TFRecordDataset(here(path, stager))     # in a dataset's function, where there is a stager
+    records = tf.data.TFRecordDataset(local_path(path, stager))     # in a dataset's function, where there is a stager
 """
 
 import contextlib
@@ -30,7 +30,7 @@ def staged(remote: RemoteFiles | None, monitor: Monitor) -> Iterator[Stager | No
             )
 
 
-def here(path: tf.Tensor, stager: Stager) -> tf.Tensor:
+def local_path(path: tf.Tensor, stager: Stager) -> tf.Tensor:
     """Returns the path of a file, a string tensor, once it is on this disk; `stager.error` keeps errors of `ensure`."""
     local = tf.numpy_function(lambda name: stager.ensure(name.decode()).encode(), [path], tf.string)
     return tf.ensure_shape(local, [])

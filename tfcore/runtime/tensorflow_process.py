@@ -169,7 +169,7 @@ class Child:
     def let_go(self) -> None:
         """Let the child end by itself; `close` waits for that."""
         if (process := self._process) is not None:
-            process.let_go()
+            process.close_stdin()
 
     def close(self, timeout: float = 5.0) -> None:
         """Let the child end, and kill it after `timeout` seconds; a child that was never called is killed at once,
@@ -184,7 +184,7 @@ class Child:
 
     @contextlib.contextmanager
     def _own_process(self, request: object) -> Iterator[None]:
-        """Give a stage that asks for it a process of its own, which ends with the block."""
+        """Within the block a stage that asks for it has its own process, which ends with the block."""
         own = isinstance(request, Stage) and request.own_process
         if own:
             self._end(0.0 if self._importing else 5.0)
@@ -196,7 +196,7 @@ class Child:
 
     def _death(self, process: ChildProcess, function: str, *, stopping: bool) -> HeadwayError:
         """Returns the error for a child that ended in the middle of a call: its exit status and last output lines."""
-        how, fix = process.fate(), None
+        how, fix = process.exit_text(), None
         if stopping and process.exit_code() == -signal.SIGIO:  # the stop itself, as `tfcore.train.strategy` has it
             self._end(0.1)
             return Cancelled("stopped on request, while it waited for other workers")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 
 from headway.process import gc_paused, is_own_process
-from headway.user_code.quiet_stderr import without_tensorflows_lines
+from headway.user_code.quiet_stderr import filtered_stderr
 
 
 @contextlib.contextmanager
@@ -26,7 +26,7 @@ def startup() -> Iterator[None]:
     if "tensorflow" in sys.modules or os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") in ("0", "1"):
         yield
         return
-    with without_tensorflows_lines(), gc_paused():
+    with filtered_stderr(), gc_paused():
         yield
         if "tensorflow" in sys.modules:  # a user's module may do without
             sys.modules["tensorflow"].config.list_physical_devices()

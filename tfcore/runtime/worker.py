@@ -158,7 +158,7 @@ def describe(error: BaseException) -> dict[str, Any]:
     reason = None
     error = storage_error(error) or error
     if (tf := sys.modules.get("tensorflow")) is not None and isinstance(error, tf.errors.OpError):
-        reason, error = explained(error)
+        reason, error = explain_error(error)
     if isinstance(error, HeadwayError):
         kind = next(c.__name__ for c in type(error).__mro__ if c.__name__ in KINDS)
         facts = {"problem": error.problem, "where": error.where, "fix": error.fix}
@@ -168,9 +168,9 @@ def describe(error: BaseException) -> dict[str, Any]:
     return {"kind": None, "problem": f"{type(error).__name__}: {first}", "where": None, "fix": None, "traceback": text}
 
 
-def explained(error: Any) -> tuple[str, BaseException]:
-    """Returns the reason of a TensorFlow error, with its op, and an error that names the user's line. The latter is the
-    error itself where no user's line leads to the op, or the cause came from outside, such as a lost worker."""
+def explain_error(error: Any) -> tuple[str, BaseException]:
+    """Returns the reason of a TensorFlow error, with its op, and an error that names the user's line. That is `error`
+    itself where no user's line leads to the op, or the cause came from outside, such as a lost worker."""
     from tfcore.graph.op_errors import FRAME, MADE_AT, op_of, why
 
     op = op_of(error)

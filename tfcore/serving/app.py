@@ -30,7 +30,7 @@ from starlette.routing import Route
 
 from headway.messages import short
 from tfcore.export.signatures import DEFAULT
-from tfcore.serving.request_json import MOST_VALUES, RequestError, Rows, check_size, most_values, parsed
+from tfcore.serving.request_json import MOST_VALUES, RequestError, Rows, check_size, most_values, parse_body
 from tfcore.serving.served_model import ChampionWatch, ServedModel
 from tfcore.serving.server import GRACE_BYTES, GRACE_SECONDS
 
@@ -136,7 +136,7 @@ class Answers:
                     patience.reschedule(began + GRACE_SECONDS * (1 + size / GRACE_BYTES))
             inputs = len(model.signatures[DEFAULT].inputs)
             is_small = size <= SMALL_BYTES and most_values(body) * inputs <= SMALL_VALUES
-            answer = await loop.run_in_executor(self.small if is_small else self.large, answered, model, body)
+            answer = await loop.run_in_executor(self.small if is_small else self.large, answer_json, model, body)
         except TimeoutError:
             raise RequestError("the request did not arrive in time", status=408, fix="send it faster") from None
         finally:
@@ -182,9 +182,9 @@ class Answers:
         return error_response(500, f"{type(error).__name__}: {error}")
 
 
-def answered(model: ServedModel, body: bytearray) -> str:
+def answer_json(model: ServedModel, body: bytearray) -> str:
     """Returns the JSON that answers a request's body, and empties the body. NaN and infinities are not quoted."""
-    value = parsed(body)
+    value = parse_body(body)
     has_columns, rows = "inputs" in value, _rows_of(model, value)
     del value  # it may be large
     outputs = model.call(rows)

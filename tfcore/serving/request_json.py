@@ -1,6 +1,6 @@
 """Requests of TensorFlow Serving's REST API as arrays.
 
-    instances = parsed(body)["instances"]                      # [{"dep_delay": 12.0, "carrier": "UA"}, {"carrier": "AA"}]
+    instances = parse_body(body)["instances"]                  # [{"dep_delay": 12.0, "carrier": "UA"}, {"carrier": "AA"}]
     rows = SignatureReader("serving_nullable", signature, columns).of_instances(instances)
     rows.count, rows.arrays["dep_delay"], rows.arrays["dep_delay__present"]
 
@@ -49,7 +49,7 @@ Cells = Mapping[str, list[Any]]  # by input, a value of each row; None is a null
 
 
 class RequestError(HeadwayError):
-    """The error of a request that is refused. `status` is that of HTTP: 400 for a mistake of the client's."""
+    """The error of a request that is refused. `status` is the HTTP status: 400 for a mistake of the client."""
 
     def __init__(self, problem: str, *, status: int = 400, where: str | None = None, fix: str | None = None):
         super().__init__(problem, where=where, fix=fix)
@@ -73,7 +73,7 @@ def most_values(body: bytearray) -> int:
     return count
 
 
-def parsed(body: bytearray) -> dict[str, Any]:
+def parse_body(body: bytearray) -> dict[str, Any]:
     """Returns the JSON object of a body, with {"b64": "..."} as bytes. The body is empty afterwards, since it may be large."""
     check_size(most_values(body), "commas, colons and brackets or more, also in texts", "the request", MOST_VALUES)
     if len(body) > WIDE_BYTES and np.frombuffer(body, np.uint8).max() >= 0xF0:
@@ -227,7 +227,7 @@ class SignatureReader:
 
 
 class _Input:
-    """What a reader has to know of an input: the values it takes, and the filler of its array for a null."""
+    """One input as a reader sees it: the values that it takes, and the value in its array for a null."""
 
     def __init__(self, tensor: Tensor, column: Column | None, *, has_presence: bool = False):
         self.dtype, self.words = tensor.dtype, _WORDS[tensor.dtype]
@@ -249,7 +249,7 @@ def _checked(value: Any, kind: type, where: str, fix: str) -> Any:
 
 
 def _lengths(values: Sequence[Any], wanted: int, where: Callable[[int], str]) -> NDArray[np.int64]:
-    """Returns the number of values of each row's list, or of its vector of `wanted` values; a null has 0."""
+    """Returns the length of each row's list, 0 for a null. RequestError: no list, or not `wanted` values (0: any)."""
     for row, value in enumerate(values):
         if value is not None and not (isinstance(value, list) and (not wanted or len(value) == wanted)):
             fits = f"a list of {counted(wanted, 'value')}" if wanted else "a list"

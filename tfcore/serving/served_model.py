@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import HeadwayError, StoreError
-from headway.registry.leases import reading
+from headway.registry.leases import leased_version
 from headway.registry.pointers import CHAMPION
 from headway.registry.registry import Registry
 from tfcore.export.metadata import describe_model
@@ -44,7 +44,7 @@ class ChampionWatch:
 
     Args:
         version: to serve this one (a number, previous or an alias), whatever becomes the champion; None: the champion.
-        say: takes a line for a person.
+        say: called with a line of text for a person.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ChampionWatch:
     def _load(self, name: str) -> tuple["ServedModel", contextlib.ExitStack]:
         """Returns the model and the lease that keeps its version from being removed."""
         with contextlib.ExitStack() as stack:
-            version = stack.enter_context(reading(self._registry, name, "serve", note=self.say))
+            version = stack.enter_context(leased_version(self._registry, name, "serve", note=self.say))
             self._registry.store.localize([version.saved_model])
             model = ServedModel(version.saved_model, self._registry.name, version.number)
             model.warm_up()

@@ -1,6 +1,6 @@
 """Runs the application on a port until it is asked to end, with bounds on its connections, which uvicorn lacks.
 
-with bound("127.0.0.1", 8501) as listener:      # fails before a model is loaded
+with bind_socket("127.0.0.1", 8501) as listener:      # fails before a model is loaded
     ...
     run(app, listener)                          # returns after Ctrl-C or SIGTERM, once requests under way are answered
 """
@@ -24,7 +24,7 @@ GRACE_SECONDS, GRACE_BYTES = 10.0, 640 << 10
 """The seconds that a client may take to begin a request, and again for each so many bytes of a body or an answer."""
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """Returns a socket bound to the address, which does not listen yet. ConfigError: the address cannot be used."""
     try:
         if port > 65_535:  # which getaddrinfo would take for another

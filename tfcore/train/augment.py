@@ -37,9 +37,9 @@ _SALT = 0x617567 << 32
 _EPOCH, _INDEX, _PARTNER = "augment/epoch", "augment/index", "augment/partner/"
 FLIP_X, FLIP_Y, CROP_X, CROP_Y = range(4)
 DRAWS = 16
-"""The number of draws of one image column; those of the next column follow."""
+"""The number of draws of one image column; the draws of the next column follow."""
 _SHARE, _MIX_CATEGORY, _MIX_LISTS = range(1 << 16, (1 << 16) + 3)
-"""Numbers of draws above those of the image columns, however many there are."""
+"""The numbers of the other draws, above all numbers of image columns, however many there are."""
 CHUNK_BYTES, CHUNK_ROWS = 1 << 20, 8192
 """The most bytes and rows that are varied at a time, so that they stay in a core's cache as float32."""
 LEVELS = 1 << 16

@@ -167,7 +167,7 @@ def _explicit(config: Config, chosen: dict[str, Any] | None = None) -> Config:
     return type(config)(**values)
 
 
-def described(training: TrainingConfig, model: ModelConfig) -> str:
+def settings_text(training: TrainingConfig, model: ModelConfig) -> str:
     """Returns the resolved values in one line, as a plan and a run show them."""
     epochs = training.epochs or 3.0
     length = f"{epochs:g} epoch" + "s" * (epochs != 1)

@@ -151,7 +151,7 @@ class EarlyStopping(Callback):
         return [PeriodicAction(self._config.every_steps, lambda step: self._look(session), at_end=True)]
 
     def _look(self, session: TrainingSession) -> bool:
-        """Evaluate, record the loss, keep the best weights; returns whether the training should end, and logs that."""
+        """Evaluate, record the loss, keep the best weights; returns whether the training should end, and logs if so."""
         step, loss = session.step, session.evaluate()
         if self.update(step, loss):
             for best, variable in zip(self._best, session.model.variables, strict=True):
@@ -204,7 +204,7 @@ class Checkpointing(Callback):
         self._save(session)
 
     def _save(self, session: TrainingSession) -> None:
-        """Save a checkpoint of this step, unless this process saved it, ran no step yet, or has no folder for it."""
+        """Save a checkpoint of this step, unless it is saved already, no step was run, or there is no folder for it."""
         step = session.step
         if session.checkpoints is None or session.learner.mode is None or self._saved == step:
             return  # nowhere to, nothing ran yet, or it is there

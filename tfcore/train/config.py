@@ -76,7 +76,7 @@ def repays_compiling(steps: int, batch: int, *, gpu: bool = False, members: bool
 
 
 def logit_offsets(rates: Sequence[float], task: Task | str) -> list[float]:
-    """Returns how far sampling by `rates` shifts the logit of a binary label [1], or those of the classes [classes]."""
+    """Returns how far sampling by `rates` shifts the logits: [1] of a binary label, else [classes]."""
     if task_of(task).per_class:
         return [math.log(rate) for rate in rates]
     return [math.log(rates[1] / rates[0])]
@@ -329,7 +329,7 @@ class TrainingConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _left_out(cls, value: Any) -> Any:
-        """Drop the keys whose value is `auto`, so that they count as left out; `jit` and `strategy` keep theirs."""
+        """Drop the keys whose value is `auto`, so that they count as left out; `jit` and `strategy` keep `auto`."""
         if not isinstance(value, dict):
             return value
         return {name: setting for name, setting in value.items() if setting != "auto" or name in ("jit", "strategy")}
@@ -447,7 +447,7 @@ class TrainingConfig(Frozen):
                 raise ValueError(reason)
         return self
 
-    def counted(self, item: Sequence[str]) -> str | None:
+    def counted_column(self, item: Sequence[str]) -> str | None:
         """Returns the column whose values the transform counts for `retrieval.correction`: the first of `item`, which
         is `model.item`. None where there is no such correction, or no item."""
         return next(iter(item), None) if self.retrieval is not None and self.retrieval.correction else None

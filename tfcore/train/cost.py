@@ -15,7 +15,7 @@ timing would decide over a training's bits.
 XLA's CPU compiler has no fast kernel for the gradients of convolutions and pooling: a step of a small convolutional model
 took nine times as long compiled as plain, and pooling's gradient is refused where ops are deterministic. On a GPU
 deterministic XLA scatters one row after the other: a step that adds up the gradients of 4,096 ids took fifteen times as
-long compiled as plain. Headway's own embeddings do without (`tfcore.models.layers.looked_up`), others are found here.
+long compiled as plain. Headway's embeddings do without (`tfcore.models.layers.look_up_rows`), others are found here.
 """
 
 import itertools
@@ -36,13 +36,13 @@ from tfcore.train.request import TrainRequest
 
 Device = Literal["cpu", "gpu", "mirrored"]
 GPU_FLOPS = 2e12
-"""A training that computes less ends sooner on the CPU, since a GPU takes seconds to start."""
+"""A training with fewer operations ends sooner on the CPU, since a GPU takes seconds to start."""
 MIRRORED_FLOPS = 5e11
 """A step that computes less takes as long on several GPUs, with its all-reduce, as on one."""
 PAIR_FLOPS = 300
 """About the floating-point operations of the `ranking` loss for each pair of rows in a batch."""
 BACKWARD = 3
-"""A training step computes so many times what a prediction does."""
+"""The operations of a training step, as a multiple of those of a prediction."""
 
 
 @dataclass(frozen=True)

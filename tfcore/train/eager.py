@@ -44,7 +44,7 @@ def checked_numerics(step: tf.Variable) -> Iterator[None]:
     """Within the block the first op on this thread whose output has a NaN or an infinity raises DataError.
 
     Args:
-        step: the number of steps that are done; the error names the next one.
+        step: the number of finished steps; the error names the next step.
     """
     tf.debugging.enable_check_numerics()
     try:

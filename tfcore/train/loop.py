@@ -36,7 +36,7 @@ from tfcore.graph.scheduled import stepping
 from tfcore.graph.shared_state import SharedState
 from tfcore.heads.head import Head
 from tfcore.train.eager import checked_numerics
-from tfcore.train.step import Part, StepConfig, StepResult, TrainStep, accumulated, make_optimizer
+from tfcore.train.step import Part, StepConfig, StepResult, TrainStep, accumulate, make_optimizer
 
 Stack = Mapping[str, Any]
 
@@ -228,13 +228,13 @@ class Learner:
         if tf.config.functions_run_eagerly() and self.train_step.scale is None and not self.train_step.finite(part):
             with checked_numerics(self.step):
                 self.train_step.part(batch, total=weight)
-        return part.loss, weight, self.train_step.finish(part, kept)
+        return part.loss, weight, self.train_step.apply_if_finite(part, kept)
 
     def _part(self, batch: Stack, **share: Any) -> Part:
         """Returns the loss and gradients of a batch, at once or in micro-batches; see `TrainStep.part` for `share`."""
         if self.config.micro_batches == 1:
             return self.train_step.part(batch, **share)
-        return accumulated(self.train_step, batch, **share)
+        return accumulate(self.train_step, batch, **share)
 
     def _loss_of_batch(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor]:
         losses, weights = self.train_step.plain_losses(batch)

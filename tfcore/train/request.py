@@ -44,7 +44,7 @@ class TrialConfig(Frozen):
 
 
 class WarmStarted(Result):
-    """What a training's result says of its warm start."""
+    """The part of a training's result about its warm start."""
 
     says: str
 
@@ -133,7 +133,7 @@ class TrainRequest(OfTransform[Trained]):
         # a worker joins its cluster before it computes anything, and TensorFlow ends it some time after the others left
         return self.training.strategy == "multi_worker"
 
-    def kept(self) -> Path | None:
+    def progress_folder(self) -> Path | None:
         return self.checkpoints
 
 

@@ -109,9 +109,9 @@ def in_batch_softmax(
     groups: tf.Tensor | None = None,
     liked: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Returns the cross-entropy of each row's item among those of the batch; float32 [rows].
+    """Returns the cross-entropy of each row's item among the batch's items; float32 [rows].
 
-    Its negatives are all other rows, but for those of its item, fillers of the batch, and those that its group likes.
+    The negatives are all other rows, except fillers, rows of the same item, and rows whose item the group likes.
 
     Args:
         user, item: float32 [rows, n], the vectors whose product is the logit.

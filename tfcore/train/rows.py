@@ -2,8 +2,8 @@
 read; and their batches: stacks of those that are trained on, and the holdout for early stopping.
 
     data = training_data(request)
-    stacks = data.stacks(32)    # from a step to the stacks that begin with its batch
-    data.holdout()              # batches of the rows that are never trained on
+    stacks = data.stack_reader(32)    # from a step to the stacks that begin with its batch
+    data.holdout()                    # batches of the rows that are never trained on
     rows = plan_rows(request, shards, labeler)
     rows.plan                   # what `tfcore.data.dataset` reads an epoch by
     rows.held_out               # those on which early stopping measures, or None
@@ -60,9 +60,9 @@ from tfcore.data.reader import (
     classes_of,
     labeler,
     least_label,
-    look_through,
-    safe,
+    map_records,
     shards_of,
+    with_data_errors,
 )
 from tfcore.heads.head import label_head, label_task
 from tfcore.models.config import ModelConfig
@@ -140,11 +140,11 @@ def plan_rows(request: TrainRequest, shards: Shards, labeler: Labeler) -> Traini
     plan = RowPlan.of(shards, seed=seed, holdout=kept, resample=resample, window=window, cycle=cycle)
     if runs is not None:
         groups = GroupOrder(runs.column, plan.order, shards, batch=training.batch_size, holdout=kept, resample=resample)
-        runs.check_sizes(groups.most(), training.batch_size)
+        runs.check_sizes(groups.max_run_rows(), training.batch_size)
         plan = dataclasses.replace(plan, groups=groups)
     if ranking is not None and ranking.kind == "lambdarank" and not task_of(label.task).has_classes:
         ranking.check_gains(least_label(shards, labeler))
-    count = resample.expected(shards, kept) if resample else training_rows(shards, kept)
+    count = resample.expected_rows(shards, kept) if resample else training_rows(shards, kept)
     held_out_count = training_rows(shards, held_out) if held_out else 0
     if not count:
         raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
@@ -362,7 +362,7 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
 def _value(shards: Shards, column: str, row: int) -> str:
     """Returns the group that a row belongs to, as text for a message."""
     at = 0
-    for piece in look_through(shards, [column], lambda columns: columns[column].plain()):
+    for piece in map_records(shards, [column], lambda columns: columns[column].plain()):
         if row < at + len(piece):
             value = piece[row - at].numpy()
             if isinstance(value, bytes):
@@ -485,7 +485,7 @@ def training_data(
     augment = Augment(training.augment, parameters, seed=request.seed) if training.augment else None
     transform = transform_of(parameters, request.preprocess, tolerant=images)
     rows = plan_rows(request, shards, label)
-    shards.ahead(shard_order(len(shards.paths), request.seed, 0))  # they come while the model is built
+    shards.announce_order(shard_order(len(shards.paths), request.seed, 0))  # they come while the model is built
     ids, group = None, named_for(shards.columns, "group")
     if training.ranking is not None or has_members(request.model, parameters):
         ids = UNIT if shards.unit and training.ranking is None else group
@@ -523,7 +523,7 @@ class TrainingData:
     def total_steps(self) -> int:
         """Returns the number of steps to train."""
         groups = self._plan.groups
-        return self._training.total_steps(self.rows.count, groups.batches if groups else None)
+        return self._training.total_steps(self.rows.count, groups.batch_count if groups else None)
 
     def epochs(self, step: int) -> float:
         """Returns the number of epochs that `step` steps make."""
@@ -552,8 +552,8 @@ class TrainingData:
         specs["weight"] = tf.TensorSpec(shape, tf.float32)
         return specs
 
-    def stacks(self, stack: int, total: int | None = None) -> Callable[[int], Iterator[Batch]]:
-        """Returns a function that yields stacks from a given step's batch on: up to step `total`, or without end."""
+    def stack_reader(self, stack: int, total: int | None = None) -> Callable[[int], Iterator[Batch]]:
+        """Returns a function: from a step to the stacks that begin with its batch, up to step `total` or endlessly."""
         inputs = Inputs(self._plan.shards, self._transform, self._labeler, ids=self._ids)
 
         def begin(step: int) -> Iterator[Batch]:
@@ -571,7 +571,7 @@ class TrainingData:
                 jit=self._compiled,
                 count=None if total is None else -(-(total - step) // stack),
             )
-            return self._seen(safe(self._placed(dataset), shards), stack * batch)
+            return self._seen(with_data_errors(self._placed(dataset), shards), stack * batch)
 
         return begin
 
@@ -614,7 +614,7 @@ class TrainingData:
                 shards, self._transform, self._labeler, batch=batch, holdout=self.rows.held_out
             )
         names = self.specs(1).keys() - {GROUP}
-        read = self._seen(safe(self._holdout, shards), batch)
+        read = self._seen(with_data_errors(self._holdout, shards), batch)
         batches = ({name: rows[name] for name in names} for rows in read)
         if self.rows.held_out_count * self._row_bytes > HOLDOUT_MEMORY_BYTES:
             return batches
@@ -622,8 +622,8 @@ class TrainingData:
         return self._held_out
 
     def linear_baseline(self) -> LinearModel | None:
-        """Returns a linear model fitted to numbers and categories of all train rows, held-out ones too. None for a task
-        without one, with images, and where it is not cheap."""
+        """Returns a linear model fitted to numbers and categories of all train rows, also held-out ones. None for a
+        task without a linear model, with images, and where the fit is not `cheap`."""
         layout = self._parameters
         sizes = [entry.size for entry in layout.categorical]
         no_linear = label_task(layout.label).linear is None
@@ -647,7 +647,7 @@ class TrainingData:
             labeler(self._plan.shards, self._parameters),
             batch=min(HOLDOUT_BATCH, self._plan.shards.total),
         )
-        for rows in safe(dataset, self._plan.shards):
+        for rows in with_data_errors(dataset, self._plan.shards):
             yield {name: rows[name].numpy()[rows["valid"].numpy()] for name in names}
 
     def _all_rows(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -658,7 +658,7 @@ class TrainingData:
             return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
         found = {name: kept.rows[name].numpy() for name in names}  # another look would make another graph
         if inside is not None and held_out is not None:
-            out = np.concatenate([inside.keeps(*each) for each in enumerate(self._plan.shards.counts)])
+            out = np.concatenate([inside.row_mask(*each) for each in enumerate(self._plan.shards.counts)])
             for name, others in found.items():
                 found[name] = np.empty((len(out), *others.shape[1:]), others.dtype)
                 found[name][~out] = others

@@ -1,4 +1,4 @@
-"""Numbers by step: the learning rate, and those of `training.schedules`.
+"""Numbers by step: the learning rate, and the numbers of `training.schedules`.
 
     Schedule(name="cosine", settings={"initial": 0.01, "warmup_steps": 100})
     Schedule(name="ExponentialDecay", settings={"initial_learning_rate": 0.01, "decay_steps": 500, "decay_rate": 0.9})

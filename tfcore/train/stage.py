@@ -141,7 +141,7 @@ def facts(session: TrainingSession) -> dict[str, Any]:
         "lowest_loss": min(losses) if losses else None,
         "best_loss": early.best_loss if early else None,
         "best_step": early.best_step if early else None,
-        "stopped": session.stopped,
+        "stopped": session.end_reason,
         "skipped": recorder.skipped,
         "refused_images": session.data.refused_images,
         "traces": session.learner.traces,

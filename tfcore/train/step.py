@@ -3,16 +3,16 @@
     step = TrainStep(model=model, head="binary", optimizer=optimizer, counter=counter)
     kept = step.copy_moving_averages()                             # what a skipped step puts back
     part = step.part(batch)                        # the batch's loss and gradients, all of it at once
-    done = step.finish(part, kept)                 # applied to the variables, or skipped if it is not finite
+    done = step.apply_if_finite(part, kept)        # applied to the variables, or skipped if it is not finite
 
 A batch may come in parts: each is given the summed weight of the whole batch and its share of the rows, and the sums of
 the parts' losses, objectives and gradients are then those of the whole batch:
 
     total = tf.reduce_sum(step.row_weights(batch))
     parts = [step.part(rows, total=total, share=0.5, first_row=first) for rows, first in ((upper, 0), (lower, 128))]
-    part = accumulated(step, batch, total=total)              # the same in micro-batches: the memory of one of them
+    part = accumulate(step, batch, total=total)               # the same in micro-batches: the memory of one of them
 
-`part` writes no variable but a layer's moving averages; `finish` writes all others.
+`part` writes no variable but a layer's moving averages; `apply_if_finite` writes all others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -76,15 +76,15 @@ class StepConfig:
     limit: int = LIMIT
     """So many steps in a row whose loss or gradients are not finite end the training."""
     label_std: float = 1.0
-    """For labels with a unit: gradients are those of the error in standard deviations, so that learning rate and clipping mean
-    the same whatever the label's unit. The reported loss stays in the label's unit squared."""
+    """For labels with a unit: gradients are of the error in standard deviations, so that learning rate and clipping
+    mean the same whatever the label's unit. The reported loss stays in the label's unit squared."""
     clip_norm: float | None = None
     """The largest global norm of the gradients."""
     offsets: Sequence[float] | None = None
     """Added to the outputs while training and at no other time; see `tfcore.train.rows`."""
     ranking: RankingConfig | None = None
     """Makes the order of rows within a group part of the objective, for whole batches only. Rows of a group follow each
-    other, see `tfcore.data.groups`. The reported loss stays that of the rows."""
+    other, see `tfcore.data.groups`. The reported loss stays the rows' loss."""
     retrieval: RetrievalPart | None = None
     """Makes the choice among a batch's items part of the objective, likewise for whole batches only."""
     scale: LossScale | None = None
@@ -128,8 +128,8 @@ class TrainStep:
     """One training step in pieces: the forward pass, the gradients, the update.
 
     Args:
-        model: takes the batch without "label" and "weight", gives [rows, outputs]; in training it may give
-            [rows, members, outputs] of an ensemble, of which each has its own loss.
+        model: takes the batch without "label" and "weight", gives [rows, outputs]; in training an ensemble may give
+            [rows, members, outputs], and each member has a loss.
         head: decides the loss; a task's name stands for its head.
         optimizer: built for the model's trainable variables.
         counter: int64 variable, counted up by one each step.
@@ -244,7 +244,7 @@ class TrainStep:
         """Returns whether the gradients and the objective of a whole batch are finite; bool scalar."""
         return tf.math.is_finite(tf.linalg.global_norm(part.gradients)) & tf.math.is_finite(part.objective)
 
-    def finish(self, part: Part, kept: Sequence[tf.Tensor]) -> StepResult:
+    def apply_if_finite(self, part: Part, kept: Sequence[tf.Tensor]) -> StepResult:
         """Apply a whole batch's gradients if they and its objective are finite, else restore `kept`; count the step."""
         norm = tf.linalg.global_norm(part.gradients)
         ok = tf.math.is_finite(norm) & tf.math.is_finite(part.objective)
@@ -275,7 +275,7 @@ class TrainStep:
         return [gradient * scale for gradient in gradients]
 
     def set_rate(self) -> None:
-        """Set the optimizer's learning rate to that of the step."""
+        """Set the optimizer's learning rate to the step's."""
         self.optimizer.learning_rate = step_value("learning_rate")
 
     def apply(self, gradients: Sequence[tf.Tensor]) -> None:
@@ -372,7 +372,7 @@ def make_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
         ) from error
 
 
-def accumulated(
+def accumulate(
     step: TrainStep,
     batch: Batch,
     *,

@@ -186,7 +186,7 @@ class Placement:
         return self.device_scope()
 
     def device_scope(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns the context manager in which ops run: that of the one device, if one is named."""
+        """Returns the context manager in which ops run, on `device` if there is one."""
         return tf.device(self.device) if self.device else contextlib.nullcontext()
 
     def facts(self) -> dict[str, Any]:
@@ -296,7 +296,7 @@ SUM = tf.distribute.ReduceOp.SUM
 
 class DistributedLearner(Learner):
     """A learner over several replicas; see the module. A stack holds whole batches, which the replicas of this process
-    split; that of one worker among several holds its slice of each."""
+    split; with several workers it holds this worker's slice of each."""
 
     def __init__(self, *, placement: Placement, **keywords: Any):
         assert placement.strategy is not None

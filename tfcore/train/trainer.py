@@ -6,7 +6,7 @@
 
     session = TrainingSession(request, monitor, callbacks=[Bell()])
     session.run()                                     # trains; raises Cancelled where it was stopped
-    session.model, session.step, session.stopped      # the trained model, 2000, "end"
+    session.model, session.step, session.end_reason   # the trained model, 2000, "end"
 
 `tfcore.train.stage.train` runs one with the callbacks that the request asks for, and writes the output.
 """
@@ -108,12 +108,12 @@ class TrainingSession:
         devices: sets up the devices and returns their placement; called once the process's threads are set.
 
     Attributes:
-        data: the batches; `data.stacks(stack)` gives the stacks that the learner takes.
+        data: the batches; `data.stack_reader(stack)` gives the stacks that the learner takes.
         model, learner: the Keras model, and what trains it in compiled steps.
         values: the learning rate and the numbers of `training.schedules`, by step.
         total: steps of the whole training. start, step: the steps where this process began and where it is.
         stack: the number of batches in a stack, and so the most steps in one call.
-        checkpoints: those of the request's folder, or None.
+        checkpoints: the checkpoints in the request's folder; None: it has none.
         warm_start: which weights came from an earlier model (see `warm_start`); None: none did.
         callbacks: in the order in which they act.
     """
@@ -243,7 +243,7 @@ class TrainingSession:
         return self._seconds + (0.0 if self._began is None else time.monotonic() - self._began)
 
     @property
-    def stopped(self) -> str:
+    def end_reason(self) -> str:
         """Why the training ended: "end" (all steps were run), or "early" (a callback ended it before)."""
         return "early" if self.step < self.total else "end"
 
@@ -338,7 +338,7 @@ class TrainingSession:
                     self.monitor.log(f"{'tracing' if self.jit == 'off' else 'compiling'} the training step")
             self.step = run(
                 self.learner,
-                self.data.stacks(self.stack, self.total),
+                self.data.stack_reader(self.stack, self.total),
                 start=self.start,
                 total=self.total,
                 values=self.values,

@@ -28,7 +28,7 @@ from tfcore.models.towers.two_towers import ITEM, USER, sides
 from tfcore.train.request import TrainRequest, WarmStart
 
 UNKNOWN, NULL = ("vocabulary", 1, 0), "<null>"
-"""What an id stands for besides the values of a vocabulary: its one bucket of unknown values, and a missing value."""
+"""What an id may stand for besides a value of the vocabulary: the one bucket of unknown values, or a missing value."""
 WHERE = "training.warm_start"
 
 
@@ -92,8 +92,8 @@ def _stored(trained: Path) -> dict[str, NDArray[Any]]:
 
 
 def _seen(of: TrainRequest | WarmStart) -> tuple[Any, ...]:
-    """Returns what two models must have alike for weights to fit: the columns that they see, in order, their classes,
-    item columns, and the factor of the linear part."""
+    """Returns what must be equal in two models for weights to fit: the input columns in order, the classes, the item
+    columns, and the factor of the linear part."""
     layout = of.transform
     names = ([entry.name for entry in entries] for entries in (layout.categorical, layout.lists))
     seen = ([*layout.inputs()], [*layout.numeric], *names)  # images are inputs of their own

@@ -1,7 +1,7 @@
 """One column's settings, as `columns:` of pipeline.yaml gives them, and the column with them applied; TensorFlow-free.
 
 load(ColumnConfig, spelled_out({"carrier": "vocabulary"})["carrier"], where="columns")
-configured(column, config, role="feature")
+apply_config(column, config, role="feature")
 """
 
 import difflib
@@ -50,8 +50,8 @@ def spelled_out(value: Any) -> Any:
     return {name: _column(entry) for name, entry in value.items()} if isinstance(value, dict) else value
 
 
-def configured(column: Column, config: ColumnConfig | None, role: Role) -> Column:
-    """Returns the inferred column with its role and the settings of its config."""
+def apply_config(column: Column, config: ColumnConfig | None, role: Role) -> Column:
+    """Returns the inferred `column` with `role` and the settings of `config`."""
     config = config or ColumnConfig()
     changes: dict[str, object] = {"role": role}
     if config.feature or (role in _WITH_FEATURE and config.transform != "auto"):

@@ -313,7 +313,7 @@ def check_chains(columns: Sequence[Column], transforms: Mapping[str, ColumnTrans
 
 
 def check_settings(column: Column, config: ColumnTransform, *, where: str) -> None:
-    """Raise ConfigError for a setting other than its default that would change nothing of a column of this type.
+    """Raise ConfigError for a setting that is not its default but has no effect on a column of this type.
 
     Whether integers without an operation of their own become numbers or categories is only known once they are counted.
     """
@@ -345,7 +345,7 @@ def check_chain(column: Column, chain: Sequence[Op], *, where: str) -> None:
         _check_parts(column, chain[-1], where)
         return
     holds = f"column {column.name!r} holds {'lists of ' * bool(column.shape)}{_HOLDS[column.type]}"
-    fix = f"use {listed(fitting(column), 'or')}"
+    fix = f"use {listed(allowed_operations(column), 'or')}"
     if isinstance(chain[-1], Image):
         if column.type != "bytes" or column.shape or len(chain) > 1:
             raise ConfigError(
@@ -384,7 +384,7 @@ def _check_parts(column: Column, op: DateParts, where: str) -> None:
         )
 
 
-def fitting(column: Column) -> list[str]:
+def allowed_operations(column: Column) -> list[str]:
     """Returns the names of the operations that a column of this type may use."""
     if column.type == "bytes":
         return [*_WORDS] if column.shape else [*_WORDS, "image"]

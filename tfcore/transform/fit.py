@@ -271,7 +271,7 @@ def _fit_column(
 
 
 def _use(column: Column) -> str:
-    """Returns the config line that makes an identifier a feature."""
+    """Returns the config line that makes an identifier column a feature."""
     transform = "{hash: {buckets: 1000}}" if column.type == "bytes" else "standardize"
     return column_yaml(column.name, transform)
 
@@ -386,7 +386,7 @@ class TrainSample:
         sample.apply(FittedOp(op="log"))
         sample.moments(), sample.quantile([0.5])
 
-    Where every distinct value was counted the points are those, else 1,001 quantiles.
+    The points are all distinct values where these were counted, else 1,001 quantiles.
     """
 
     def __init__(self, stats: ColumnStatistics):
@@ -402,7 +402,7 @@ class TrainSample:
         self.values = apply_numeric(op, self.values)
 
     @property
-    def same(self) -> bool:
+    def is_constant(self) -> bool:
         """Whether all points are equal, or there are none."""
         return self.empty or bool(self.values.min() == self.values.max())
 
@@ -452,7 +452,7 @@ def _fit_op(
             fix = f"clip it first, [{{clip: {{min: -1e30, max: 1e30}}}}, standardize], or leave {column.name!r} out"
             raise DataError(f"values of up to {most:.3g} are too large to be divided as float32", where=where, fix=fix)
         # the deviation of equal values is a rounding error, and dividing by it would blow up what serving sends
-        return FittedOp(op="standardize", mean=mean, std=1.0 if sample.same or std < _NARROWEST else std)
+        return FittedOp(op="standardize", mean=mean, std=1.0 if sample.is_constant or std < _NARROWEST else std)
     if isinstance(op, MinMax):
         low, high = (0.0, 1.0) if empty else (float(sample.values.min()), float(sample.values.max()))
         if first and stats.minimum is not None and stats.maximum is not None:

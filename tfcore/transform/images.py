@@ -119,7 +119,7 @@ class ImageDecoder:
     """Decodes like `decode_images`, but skips images that TensorFlow refuses; for input pipelines, never for an export.
 
     Args:
-        rows: the number of rows of one pass over the data; so many may be decoded ahead of those `seen`.
+        rows: the number of rows of one pass over the data; up to so many may be decoded beyond the rows `seen`.
 
     Attributes:
         refused: how many images were skipped so far, counted each time they were read.

@@ -31,7 +31,7 @@ from tfcore.transform.preprocess import derive, load_preprocess
 from tfcore.transform.raw_column import RawColumn, gather, pad
 
 DENSE = 1 << 16
-"""The longest range of integers whose ids are looked up in an array, which takes a tenth of a hash table's time."""
+"""The longest range of integers whose ids are looked up in an array: that takes a tenth of a hash table's time."""
 
 
 class Vocabulary(tf.Module):
@@ -200,7 +200,7 @@ class Transform(tf.Module):
                 elif fitted.pixels is None or name != fitted.column.name:
                     parts.append(named[name])
         names = [name for part in parts if isinstance(part, list) for name in part]
-        all_names = in_order(blocks, names) if names else None
+        all_names = join_blocks(blocks, names) if names else None
         if all_names is not None and len(parts) == 1:
             return all_names
         columns, begin = [], 0
@@ -214,8 +214,8 @@ class Transform(tf.Module):
         return tf.concat(columns, 1)
 
     def _image(self, fitted: Fitted, column: RawColumn) -> tuple[dict[str, tf.Tensor], tf.Tensor | None]:
-        """Returns the outputs by name: pixels, uint8 [rows, height, width, channels], zeros for null, and which are
-        missing. Also which rows are usable; None without `tolerant`."""
+        """Returns the image outputs by name, and which rows are usable (None without `tolerant`). Pixels are uint8
+        [rows, height, width, channels], zeros for null; with a missing indicator also NAME__missing."""
         assert fitted.pixels is not None
         name, present, raw = fitted.column.name, column.present, fitted.ops[-1].raw
         usable = None
@@ -225,7 +225,7 @@ class Transform(tf.Module):
             decoded, usable = self._tolerant(column.plain(), present, fitted.pixels, raw=raw)
         outputs = {name: decoded}
         if fitted.missing_indicator:
-            outputs[f"{name}__missing"] = tf.cast(absent([column])[0], tf.float32)
+            outputs[f"{name}__missing"] = tf.cast(missing_mask([column])[0], tf.float32)
         return outputs, usable
 
 
@@ -244,7 +244,7 @@ def _outputs(fitted: Fitted) -> list[str]:
 
 
 def numbers(fitted: Iterable[Fitted], columns: Mapping[str, RawColumn]) -> tuple[list[Block], dict[str, tf.Tensor]]:
-    """Returns blocks of the numeric inputs of one number per row, and the vectors by name."""
+    """Returns the numeric inputs: those with one number per row in blocks, those with a vector per row by name."""
     groups: dict[Any, list[Fitted]] = {}
     for entry in fitted:
         if entry.size is None and entry.pixels is None:
@@ -274,7 +274,7 @@ def _numbers(
     filled = None if column.is_list or present is None else present[..., None] if column.length else present
     usable = finite if filled is None else filled if finite is None else filled & finite
     if usable is not None:
-        values = tf.where(usable, values, tf.cast(each([entry.fill for entry in group], tf.float32), values.dtype))
+        values = tf.where(usable, values, tf.cast(per_column([one.fill for one in group], tf.float32), values.dtype))
     for ops in zip(*(entry.ops for entry in group), strict=True):
         values = _apply(ops, values)
     lengths = raw[0].lengths
@@ -286,7 +286,7 @@ def _numbers(
     else:
         blocks.append(Block(tuple(entry.column.name for entry in group), tf.cast(values, tf.float32)))
     if marked := [i for i, entry in enumerate(group) if entry.missing_indicator]:
-        blocks.append(_indicator(group, marked, "missing", absent(raw)))
+        blocks.append(_indicator(group, marked, "missing", missing_mask(raw)))
     if finite is not None and (marked := [i for i, entry in enumerate(group) if entry.nan_indicator]):
         not_finite = ~finite
         if lengths is not None:
@@ -296,8 +296,8 @@ def _numbers(
         blocks.append(_indicator(group, marked, "nan", not_finite if present is None else present & not_finite))
 
 
-def absent(raw: Sequence[RawColumn]) -> tf.Tensor:
-    """Returns where values are missing, bool [columns, rows], for columns that either all can be null, or none."""
+def missing_mask(raw: Sequence[RawColumn]) -> tf.Tensor:
+    """Returns a mask of the missing values, bool [columns, rows]. Either all of the columns can be null, or none."""
     present = _present(raw)
     return tf.zeros([len(raw), raw[0].rows()], tf.bool) if present is None else ~present
 
@@ -309,12 +309,12 @@ def _indicator(group: Sequence[Fitted], places: Sequence[int], what: str, where:
     return Block(tuple(f"{group[i].column.name}__{what}" for i in places), tf.cast(chosen, tf.float32))
 
 
-def each(numbers: Sequence[Any], dtype: tf.DType) -> tf.Tensor:
-    """Returns one number per column, shaped to be broadcast to [columns, rows]."""
+def per_column(numbers: Sequence[Any], dtype: tf.DType) -> tf.Tensor:
+    """Returns one number per column as a tensor that broadcasts to [columns, rows]."""
     return tf.constant(numbers[0], dtype) if len(numbers) == 1 else tf.constant([[n] for n in numbers], dtype)
 
 
-def in_order(blocks: Sequence[Block], names: Sequence[str]) -> tf.Tensor:
+def join_blocks(blocks: Sequence[Block], names: Sequence[str]) -> tf.Tensor:
     """Returns the numeric inputs `names`, in their order; float32 [rows, names]."""
     places = {name: place for place, name in enumerate(name for block in blocks for name in block.names)}
     values = blocks[0].values if len(blocks) == 1 else tf.concat([block.values for block in blocks], 0)
@@ -352,7 +352,7 @@ def _apply(ops: Sequence[FittedOp], x: tf.Tensor) -> tf.Tensor:
     op = ops[0]
 
     def number(value: Callable[[FittedOp], float | None]) -> tf.Tensor:
-        return each([value(op) for op in ops], x.dtype)
+        return per_column([value(op) for op in ops], x.dtype)
 
     if op.op == "standardize":
         return (x - number(lambda op: op.mean)) / number(lambda op: op.std)

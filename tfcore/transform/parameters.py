@@ -95,8 +95,8 @@ class Fitted(Frozen):
     """The number of train rows of each value of a vocabulary, then of all others; empty unless asked for."""
 
     def with_counts(self, rows: Mapping[Any, int], total: int) -> Self:
-        """Returns a copy with `counts`, the number of train rows of each value of the vocabulary, given those of all
-        stored values, `rows`, and of all train rows, `total`."""
+        """Returns a copy with `counts`, the number of train rows of each value of the vocabulary. `rows` has the number
+        for each stored value, `total` is the number of all train rows."""
         known = [rows[value] for value in self.ops[0].values]
         return self.model_copy(update={"counts": (*known, total - sum(known))})
 
@@ -202,7 +202,7 @@ class TransformParameters(Frozen):
 
     @property
     def raw(self) -> tuple[Column, ...]:
-        """The raw columns that serving needs: those with a transform, and those that the user's function reads."""
+        """The raw columns that serving needs: columns with a transform, and columns that the user's function reads."""
         derived = self.derived.columns if self.derived else ()
         sources = {part.name: part.source for part in self.parts}
         columns = [sources.get(fitted.column.name, fitted.column) for fitted in self.fitted]

@@ -73,7 +73,7 @@ def _place(error: BaseException, converted: Any, file: Path) -> str:
 
 
 class ReadRecorder(dict[str, Any]):
-    """The tensors that the user's function gets, by name; `names_read` has those that the function has read."""
+    """The tensors that the user's function gets, by name; `names_read` has the names that the function has read."""
 
     def __init__(self, tensors: Mapping[str, Any]):
         super().__init__(tensors)

@@ -47,7 +47,7 @@ class PackedColumns:
 
     Args:
         columns: the stored columns.
-        names: those that are packed; each once.
+        names: the columns that are packed, each once.
     """
 
     def __init__(self, columns: Sequence[Column], names: Sequence[str] = ()):

@@ -455,9 +455,9 @@ def open_source(
     """Open the source of a config's format; rows with a cell beyond `max_cell_bytes` come out as malformed.
 
     Args:
-        later: columns that came with later spans: null in those of `files` that lack them.
-        columns: the schema's columns. A null word of a CSV file that is a value in one of them is read as text in all,
-            and `headway.tabular.coerce` makes it null where it means so.
+        later: columns that first appear in later spans. Files in `files` without them get nulls.
+        columns: the schema's columns. If a null word of a CSV file is a value in one of them, it is read as text in
+            all, and `headway.tabular.coerce` makes it null in the others.
     """
     if config.format == "csv":
         missing = [column.null for column in columns if column.null is not None]
@@ -519,7 +519,7 @@ class ConfiguredSource:
             read = own[:1]  # a read of no column counts no rows
         raw_types = {raw_of.get(name, name): kind for name, kind in types.items() if name not in given}
         for chunk in self.source.read(piece, read, raw_types):
-            chunk = bounded(chunk, self._max)
+            chunk = reject_large_rows(chunk, self._max)
             if self._names:
                 chunk = self._renamed(chunk)
             if given:
@@ -568,7 +568,7 @@ _FIXED = frozenset(kind.id for kind in (pa.int64(), pa.float32(), pa.float64(), 
 Sizes = NDArray[np.int64]
 
 
-def bounded(chunk: Chunk, max_bytes: int) -> Chunk:
+def reject_large_rows(chunk: Chunk, max_bytes: int) -> Chunk:
     """Move the rows that hold a value of more than `max_bytes` bytes from the chunk's batch to its malformed rows."""
     batch, large = chunk.batch, dict[int, tuple[str, int]]()
     for name, array in zip(batch.schema.names, batch.columns, strict=True):

@@ -39,8 +39,8 @@ from headway.sources.base import (
     NoRows,
     Range,
     check_columns,
-    cut,
     is_object,
+    rechunk,
     refuse_duplicates,
     sampled,
 )
@@ -190,7 +190,7 @@ class CsvSource:
             if malformed:
                 positions = before + np.delete(np.arange(rows, dtype=np.int64), [line.row for line in malformed])
                 malformed = [dataclasses.replace(line, row=line.row + before) for line in malformed]
-            yield from cut(Chunk(batch, before, positions, tuple(malformed)))
+            yield from rechunk(Chunk(batch, before, positions, tuple(malformed)))
             before += rows
 
     def _blocks(self, text: TextFile, piece: Range) -> Iterator[tuple[int, bytes]]:
@@ -438,7 +438,7 @@ def _large_integers(values: pa.ChunkedArray) -> bool:
 
 
 def _placed(malformed: list[Malformed], data: bytes, at: int) -> list[Malformed]:
-    """Returns the malformed lines with the byte offset of each in the file added to its reason."""
+    """Returns the malformed lines. The reason of each now ends with the line's byte offset in the file."""
     if not malformed:
         return malformed
     offsets = row_offsets(data, [line.row for line in malformed])
@@ -545,8 +545,8 @@ _LEAST, _MOSTLY = 3, 0.9
 def null_words(
     values: pa.ChunkedArray, words: Sequence[str], quoted: Collection[str]
 ) -> tuple[pa.ChunkedArray, tuple[str, ...], str | None]:
-    """Returns the values with words such as NA made null where they mean a missing value, the words that do, and a note
-    on frequent or unclear words, or None.
+    """Makes words such as NA null where they mean a missing value. Returns the new values, the words that mean missing,
+    and a note on frequent or unclear words or None.
 
     Args:
         values: sampled text as the files have it; values of another type are returned unchanged.

@@ -26,9 +26,9 @@ import pyarrow.compute as pc
 import pyarrow.json as pajson
 
 from headway.errors import DataError
-from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, Source, cut, is_object, pick, sampled
+from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, Source, is_object, pick, rechunk, sampled
 from headway.sources.config import FORMATS
-from headway.sources.sample import EMPTY_LIST, ONE_IN, ColumnForm, FieldPath, Forms, Sample, without_values
+from headway.sources.sample import EMPTY_LIST, ONE_IN, ColumnForm, FieldPath, Sample, ValueForms, without_values
 from headway.sources.text_files import BOM, SAMPLE_BYTES, SAMPLE_FILES, TextFile, cuts, last_line_end, sample
 from headway.sources.type_inference import as_numbers
 from headway.tabular import list_arrays
@@ -74,13 +74,13 @@ class JsonlSource(Source):
             if not at and data.startswith(BOM):
                 data, at = data[len(BOM) :], len(BOM)
             chunk, rows = parser.parse(data, at, before)
-            yield from cut(chunk)
+            yield from rechunk(chunk)
             before += rows
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         """Sample rows from places spread over the files."""
         samples: list[tuple[pa.Table, dict[FieldPath, ColumnForm], Kinds]] = []
-        forms = Forms()
+        forms = ValueForms()
         for file in files[:SAMPLE_FILES]:
             text = _opened(file.path)
             for at, data in sample(text, 0, file.bytes, last_line_end, plain=not text.streamed):
@@ -124,7 +124,7 @@ def _opened(path: str) -> TextFile:
 
 
 def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Parser:
-    """Returns the parser of these columns; `kinds` are those in the beginning of the file, `types` the wanted types."""
+    """Returns the parser of these columns; `kinds` are the kinds in the file's beginning, `types` the wanted types."""
     read_types = {name: read_type(types.get(name), kinds[name][2] if name in kinds else None) for name in columns}
     elements = {name: kind.value_type if pa.types.is_list(kind) else kind for name, kind in types.items()}
     numbers = [name for name in columns if name in types and list_arrays.is_number(elements[name])]
@@ -326,7 +326,7 @@ def _settled(kinds: Counter[str], few: int = _FEW_LARGE) -> Counter[str]:
 
 
 def _usual(kinds: Counter[str]) -> Counter[str]:
-    """Returns the kinds without those that at most one value in a hundred has."""
+    """Returns the kinds that more than one value in a hundred has."""
     values = kinds.total() - kinds["null"]
     return Counter({kind: count for kind, count in kinds.items() if kind == "null" or count * ONE_IN > values})
 
@@ -343,7 +343,7 @@ def storable(kind: str) -> bool:
 
 
 def _together(kinds: Counter[str]) -> str:
-    """Returns the kind that covers all of these; "mixed" if no other does."""
+    """Returns the one kind that covers all given kinds; "mixed" if there is none."""
     typed = {kind for kind in kinds if kind not in ("null", "list:null")}
     if not typed:
         return "list:null" if "list:null" in kinds else "null"
@@ -387,7 +387,7 @@ def default_type(kind: str) -> pa.DataType:
 
 
 def read_type(chosen: pa.DataType | None, kind: str | None) -> pa.DataType:
-    """Returns the type to parse as: the wanted one, or that of the file's values where coercion converts them."""
+    """Returns the type to parse as: the wanted type, or the type of the file's values if coercion converts them."""
     if chosen is None:
         inferred = default_type(kind or "text")
         return pa.binary() if pa.types.is_string(inferred) or pa.types.is_null(inferred) else inferred

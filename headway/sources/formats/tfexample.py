@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from headway.errors import DataError
 from headway.records import wire
 from headway.records.decode import SEQUENCE, usual_form, varints
-from headway.records.tfrecord import CRC_BYTES, HEADER, NotWhole, framed, masked
+from headway.records.tfrecord import CRC_BYTES, HEADER, DamagedRecord, framed, masked_crc32c
 from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, Source, sampled, wrong_format_error
 from headway.sources.config import FORMATS
 from headway.sources.sample import ONE_IN, Sample
@@ -42,7 +42,7 @@ _LONG = 256
 
 
 class ExampleBatch:
-    """The parsed features of a batch of records: of each the row, the name, the kind of list, and the list's offset."""
+    """The parsed features of a batch of records, each with its row, name, kind of list, and the list's offset."""
 
     def __init__(self, data: Bytes, rows: int, parts: list[tuple[Ints, ...]], broken: dict[int, str]):
         self.rows, self.broken = rows, broken
@@ -384,7 +384,7 @@ class ExamplesSource(Source):
 
 
 def _agreed(tables: list[pa.Table]) -> list[pa.Table]:
-    """Replace a column of single values by null lists when another table has lists in it, so that the types agree."""
+    """Replace a single-value column by null lists if it has lists in another table. The column's values are lost."""
     lists = {field.name for table in tables for field in table.schema if is_list(field.type)}
     for i, table in enumerate(tables):
         for place, field in enumerate(table.schema):
@@ -397,7 +397,7 @@ def _agreed(tables: list[pa.Table]) -> list[pa.Table]:
 def _is_gzip(path: str) -> bool:
     with storage.open_file(path) as file, storage.reading(path):
         head = bytes(file.read(HEADER.size))
-    plain = len(head) == HEADER.size and masked(head[:8]) == HEADER.unpack(head)[1]
+    plain = len(head) == HEADER.size and masked_crc32c(head[:8]) == HEADER.unpack(head)[1]
     return head.startswith(b"\x1f\x8b") and not plain
 
 
@@ -415,7 +415,7 @@ def _hops(file: InputFile, step: int) -> list[int] | None:
             size, crc = HEADER.unpack_from(window, at - base)
             end = at + HEADER.size + size + CRC_BYTES
             looked_at = not cuts or start == at or end >= file.bytes
-            if looked_at and (masked(window[at - base : at - base + 8]) != crc or end > file.bytes):
+            if looked_at and (masked_crc32c(window[at - base : at - base + 8]) != crc or end > file.bytes):
                 return None
             at = end
             if at - start >= step or at == file.bytes:
@@ -444,7 +444,7 @@ def _batches(path: str, start: int, end: int | None) -> Iterator[list[bytes]]:
                     records, size = [], 0
                 records.append(record)
                 size += len(record)
-        except NotWhole as error:
+        except DamagedRecord as error:
             raise _damaged(path, error.at, error.what) from None
         except (OSError, pa.ArrowException) as error:
             if not zipped:

@@ -392,10 +392,10 @@ def test_of_two_bad_ranges_the_lower_is_named_though_the_other_failed_first(requ
 
 
 def test_what_goes_wrong_in_putting_a_span_together_is_reported_as_it_is(request_for, write_csv, tmp_path, monkeypatch):
-    def collect(request, done, merging):
+    def merge_ranges(request, done, merging):
         raise StoreError("the disk is full", where=str(merging.out))
 
-    monkeypatch.setattr(stage, "collect", collect)
+    monkeypatch.setattr(stage, "merge_ranges", merge_ranges)
     with pytest.raises(StoreError, match="the disk is full"):
         ingest(request_for(write_csv(40)), tmp_path / "out", Monitor(), runner=TWO)
 

@@ -43,10 +43,10 @@ def test_a_range_is_there_when_its_facts_are(place):
     with place.attempt() as folder:
         here = place.fetch(name, ["train/shard", "note"], folder)
         assert (here / "train" / "shard").read_text() == "rows" and (here / "note").read_text() == "n"
-        place.take(name, "train/shard", "part-3")
+        place.copy_to_output(name, "train/shard", "part-3")
         (folder / "out" / "merged").mkdir(parents=True)
         (folder / "out" / "merged" / "a").write_text("m")
-        place.put(folder / "out", entries(folder / "out"))
+        place.move_to_output(folder / "out", entries(folder / "out"))
         assert not entries(folder / "out")
     place.clear()
     assert set(place.objects.listing()) == {"part-3", "merged/a"}
@@ -76,11 +76,11 @@ def test_files_of_a_new_output_go_under_their_names_in_a_bucket(bucket_url):
 
 def test_a_job_forgets_how_an_earlier_one_ended_and_keeps_its_ranges(place):
     _write(place, 2, "rows")
-    place.begin()
+    place.mark_started()
     place.end("mine", b"{}")
-    assert place.begun() and place.belongs("mine") and place.outcome("mine") == b"{}"
+    assert place.is_started() and place.belongs("mine") and place.outcome("mine") == b"{}"
     place.prepare("next")
-    assert not place.begun() and place.outcome("next") is None and place.facts(range_name(2, KEY)) == b"{}"
+    assert not place.is_started() and place.outcome("next") is None and place.facts(range_name(2, KEY)) == b"{}"
     assert place.belongs("next") and not place.belongs("mine")
     place.clear()
     assert not place.belongs("next") and not place.objects.listing()

@@ -17,7 +17,7 @@ from prefect.workers.process import ProcessWorker
 
 from flows.orchestration import worker as module
 from flows.orchestration.deploy import COMMAND
-from flows.orchestration.worker import Worker, check_program, end_lost_runs
+from flows.orchestration.worker import Worker, check_command_on_path, end_lost_runs
 from headway.errors import ConfigError
 from headway.storage.process_identity import process_name
 
@@ -58,11 +58,11 @@ def test_a_command_whose_program_is_gone_is_named(tmp_path):
     program.touch(mode=0o755)
     environ = {"PATH": str(tmp_path)}
     for command in (None, "", f"{program} -m x", COMMAND):
-        check_program(command, environ)
+        check_command_on_path(command, environ)
     program.unlink()
     for command in (f"{program} -m x", COMMAND):
         with pytest.raises(ConfigError, match=r"there is no program .*python") as error:
-            check_program(command, environ)
+            check_command_on_path(command, environ)
         assert "headway deploy" in error.value.fix
 
 

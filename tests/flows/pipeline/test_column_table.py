@@ -5,7 +5,7 @@ import pytest
 
 from flows.config.columns import new_columns, resolve, unknown_columns
 from flows.config.pipeline import read_pipeline
-from flows.pipeline.column_table import column_table, current
+from flows.pipeline.column_table import column_table, current_table
 from flows.report.text import text_table
 from headway.errors import ConfigError
 from headway.schema.columns import Schema
@@ -63,7 +63,7 @@ def test_a_column_new_in_the_source_is_known_and_proposed(tmp_path):
     fewer = schema.model_copy(update={"columns": tuple(c for c in schema.columns if c.name not in ("n", "day"))})
     loaded.schema_file.write_text(to_text(fewer))
     assert unknown_columns(loaded, fewer, found) == ["day", "empty", "n"]
-    said = {row["column"]: row["why"] for row in current(loaded)}
+    said = {row["column"]: row["why"] for row in current_table(loaded)}
     assert said["empty"] == "schema.pbtxt does not have it"
     loaded.schema_file.write_text(to_text(fewer) + said["day"].partition("to read it, add there: ")[2])
     added = resolve(loaded, ["all"], lambda span: found).schema.columns[-1]

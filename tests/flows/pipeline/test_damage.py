@@ -5,7 +5,7 @@ import json
 import pytest
 
 from flows.cli.app import main
-from headway.registry.gc import running
+from headway.registry.gc import run_lease
 from headway.registry.registry import Registry
 from headway.registry.versions import SAVED_MODEL
 from headway.storage.store import Store
@@ -87,6 +87,6 @@ def test_a_version_is_only_named_with_what_to_do(store, registry, verify):
 
 def test_nothing_is_removed_while_a_run_goes_on(store, verify):
     damage(store.output("ingest", A) / "one")
-    with running(store, "small", "theirs"):
+    with run_lease(store, "small", "theirs"):
         assert verify("--repair")[0] == 6
     assert store.output("ingest", A).is_dir()

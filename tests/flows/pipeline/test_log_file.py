@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.pipeline.listeners import Lines, Listener, LogFile, Progress, Reporter, logged
+from flows.pipeline.listeners import LineWriter, Listener, LogFile, Progress, Reporter, open_log
 from flows.records import log_path, progress_path, read_log
 from headway.redaction import remember
 from headway.stages.step import Output
@@ -20,7 +20,7 @@ def store(tmp_path):
 
 
 def test_a_log_has_what_was_reported_also_where_nothing_is_shown(store):
-    with logged(store, "r") as log:
+    with open_log(store, "r") as log:
         both = Reporter().of("r", log)
         both.note("begun")
         both.line("resumed at step 5", step="train")
@@ -31,8 +31,8 @@ def test_a_log_has_what_was_reported_also_where_nothing_is_shown(store):
 
 
 def test_a_log_says_how_a_run_ended_early_and_passes_everything_on(store, capsys):
-    with pytest.raises(KeyboardInterrupt), logged(store, "r") as log:
-        both = Reporter([Lines()]).of("r", log)
+    with pytest.raises(KeyboardInterrupt), open_log(store, "r") as log:
+        both = Reporter([LineWriter()]).of("r", log)
         both.note("shown too")
         raise KeyboardInterrupt
     assert "ended by KeyboardInterrupt" in read_log(store, "r")
@@ -41,7 +41,7 @@ def test_a_log_says_how_a_run_ended_early_and_passes_everything_on(store, capsys
 
 def test_a_log_has_no_secret(store, monkeypatch):
     remember("A_TOKEN", "s3cr3t-value-1234")
-    with logged(store, "r") as log:
+    with open_log(store, "r") as log:
         both = Reporter().of("r", log)
         both.note("connected with s3cr3t-value-1234")
         both.note("half a character in a file's name: \udcff")
@@ -56,8 +56,8 @@ def test_a_listener_that_fails_costs_the_others_one_note_and_no_run(store, capsy
             raise RuntimeError("it is gone\nsince 12:00")
 
     log_path(store, "r").mkdir()
-    with logged(store, "r") as log:
-        both = Reporter([Broken(), Lines()]).of("r", log)
+    with open_log(store, "r") as log:
+        both = Reporter([Broken(), LineWriter()]).of("r", log)
         for line in ("goes on", "to the end"):
             both.note(line)
     on, full, end, gone = sorted(capsys.readouterr().err.splitlines(), key=lambda line: line[-3:])
@@ -70,7 +70,7 @@ def _running(store):
 
 
 def test_a_step_is_there_from_its_start_to_its_end(store):
-    with logged(store, "r") as log:
+    with open_log(store, "r") as log:
         both = Reporter().of("r", log)
         with both.step("statistics"):
             (running,) = _running(store)
@@ -80,7 +80,7 @@ def test_a_step_is_there_from_its_start_to_its_end(store):
 
 def test_how_far_the_steps_of_a_run_are_is_there_while_it_goes_on(store, monkeypatch):
     monkeypatch.setattr(LogFile, "seconds", 0.0)
-    with logged(store, "r") as log:
+    with open_log(store, "r") as log:
         both = Reporter().of("r", log)
         assert not progress_path(store, "r").exists(), "no step runs yet"
         with both.step("statistics") as one, both.step("train") as other:

@@ -11,10 +11,10 @@ import yaml
 from flows.config.pipeline import read_pipeline
 from flows.pipeline import prepared
 from flows.pipeline.context import Context
-from flows.pipeline.dag import trains
+from flows.pipeline.dag import plan_needs_tensorflow
 from flows.pipeline.engine import look_ahead
 from flows.pipeline.listeners import Reporter
-from flows.pipeline.prepared import PREPARE, needs_training, prepared_by, write_prepared
+from flows.pipeline.prepared import PREPARE, load_prepared, needs_training, write_prepared
 from flows.pipeline.run import execute
 from headway.errors import ConfigError, StoreError
 
@@ -96,7 +96,7 @@ def test_two_halves_write_the_bytes_of_one_run_and_the_second_needs_no_raw_files
     assert needs_training(_spec(flow)), "nothing is there yet"
     first = _prepare(flow, window=2)
     assert first.state == "done" and first.stages[-1].stage == PREPARE
-    second = execute(prepared_by(_spec(gpu, until="2024-02"), first.run), Reporter())
+    second = execute(load_prepared(_spec(gpu, until="2024-02"), first.run), Reporter())
     assert second.state == alone.state == "promoted" and second.spans == first.spans
     assert _checksums(_spec(gpu).store) == expected
     assert all(step.cached for step in second.stages[: len(first.stages)]), "found in the store"
@@ -114,21 +114,21 @@ def test_what_differs_between_the_two_machines_is_refused(folders, forked, tmp_p
     run = _prepare(flow).run
     folders("flow", "gpu", preprocess=None, columns={"id": {"role": "key"}, "x": "standardize"}, training={"steps": 8})
     with pytest.raises(ConfigError, match=r"training: the config has another value than where(?s:.*)commit"):
-        prepared_by(_spec(gpu), run)
+        load_prepared(_spec(gpu), run)
     folders("flow", "gpu", preprocess=None, columns={"id": {"role": "key"}, "x": "standardize"}, queues={})
-    assert prepared_by(_spec(gpu), run).spans == ("2024-01", "2024-02"), "queues are a machine's own"
+    assert load_prepared(_spec(gpu), run).spans == ("2024-01", "2024-02"), "queues are a machine's own"
     (gpu / "net.py").write_text(MODEL + "# another commit")
     with pytest.raises(ConfigError, match=r"net\.py differs(?s:.*)same commit"):
-        prepared_by(_spec(gpu), run)
+        load_prepared(_spec(gpu), run)
     (gpu / "net.py").write_text(MODEL)
     ours = prepared._tools()
     monkeypatch.setattr(prepared, "_tools", lambda: ours | {"tensorflow": "1.0"})
     with pytest.raises(ConfigError, match=r"tensorflow is \S+ where the window was prepared, and 1\.0 on this worker"):
-        prepared_by(_spec(gpu), run)
+        load_prepared(_spec(gpu), run)
     monkeypatch.undo()
     other = replace(_spec(gpu), store=_spec(gpu).store.__class__(tmp_path / "another"))
     with pytest.raises(StoreError, match=r"is not here(?s:.*)must be the same"):
-        prepared_by(other, run)
+        load_prepared(other, run)
 
 
 @pytest.mark.long
@@ -136,11 +136,11 @@ def test_a_span_that_is_not_in_the_store_is_not_read_from_raw_files(folders, for
     flow, gpu = folders("flow", "gpu")
     first = _prepare(flow)
     assert first.step("analyse"), "the user's preprocessing is a part of the first half"
-    context = prepared_by(_spec(gpu), first.run)
+    context = load_prepared(_spec(gpu), first.run)
     assert all(output.hit for output in look_ahead(replace(context, last=PREPARE)).outputs)
     shutil.rmtree(next((tmp_path / "store" / "stages" / "ingest").iterdir()))
     with pytest.raises(StoreError, match=r"ingest 2024-0\d is not in the store as this worker would make it"):
-        prepared_by(_spec(gpu), first.run)
+        load_prepared(_spec(gpu), first.run)
 
 
 @pytest.mark.long
@@ -150,8 +150,8 @@ def test_a_store_in_a_bucket_is_enough(folders, bucket_name, monkeypatch, tmp_pa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache of flow"))
     first = _prepare(flow)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache of gpu"))
-    context = prepared_by(_spec(gpu), first.run)
+    context = load_prepared(_spec(gpu), first.run)
     assert context.store.root.is_relative_to(tmp_path / "cache of gpu"), "a copy of its own"
     plan = look_ahead(context)
     assert [output.fingerprint for output in plan.outputs if output.hit] == [step.fingerprint for step in first.stages]
-    assert trains(plan)
+    assert plan_needs_tensorflow(plan)

@@ -73,7 +73,7 @@ def test_a_key_within_a_chosen_schedule_keeps_the_rest_of_what_was_chosen_for_th
     overrides = overrides_at(
         loaded, base, {"training.learning_rate.settings.initial": 0.01, "training.batch_size": 512}
     )
-    pipeline = loaded.changed(overrides).pipeline
+    pipeline = loaded.with_overrides(overrides).pipeline
     rate = pipeline.training.learning_rate
     # 1,000 steps, of which a twentieth warms up
     assert (rate.name, rate.initial, rate.warmup_steps, pipeline.training.batch_size) == ("cosine", 0.01, 50, 512)

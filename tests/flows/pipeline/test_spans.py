@@ -7,7 +7,7 @@ import pytest
 from flows.config.pipeline import read_pipeline
 from flows.config.production import ArrivalConfig
 from flows.pipeline.spans import read_spans
-from flows.records import MonitorState, SpanCheck
+from flows.records import MonitorFindings, SpanCheck
 from headway.storage.store import Store
 
 
@@ -43,8 +43,8 @@ def test_findings_are_kept_by_version_the_last_ones(tmp_path):
     store.create()
     for number in [1, *range(2, 21), 1, 21]:  # 1 comes back
         check = SpanCheck(span=f"2024-{number}", champion=number, drift=("x has drifted",))
-        MonitorState.of(store, "p").add(store, "p", check)
-    kept = MonitorState.of(store, "p").versions
+        MonitorFindings.of(store, "p").add(store, "p", check)
+    kept = MonitorFindings.of(store, "p").versions
     assert set(kept) == {1, *range(3, 22)} and kept[1]["2024-1"].alarms == ("x has drifted",)
 
 
@@ -53,4 +53,4 @@ def test_a_damaged_file_of_findings_counts_as_none(tmp_path, text):
     store = Store(tmp_path)
     store.create()
     store.replace(tmp_path / "monitor" / "p.json", text)
-    assert MonitorState.of(store, "p").versions == {}
+    assert MonitorFindings.of(store, "p").versions == {}

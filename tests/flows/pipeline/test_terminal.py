@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.pipeline.listeners import Brief, Lines, Listener, Reporter, _detail
+from flows.pipeline.listeners import BriefWriter, LineWriter, Listener, Reporter, _detail
 from headway.stages.step import Output
 
 RUN = """
@@ -23,7 +23,7 @@ import os, time
 from pathlib import Path
 from headway.stages.step import Output
 from flows.pipeline import listeners
-listeners.Pace._SECONDS = listeners.Lines.seconds = listeners.Brief.seconds = 0.0
+listeners.Pace._SECONDS = listeners.LineWriter.seconds = listeners.BriefWriter.seconds = 0.0
 with listeners.reporter(verbose=bool(os.environ.get("VERBOSE"))) as report:
     with report.step("train") as monitor:
         for step in range(0, 1001, 100):
@@ -96,7 +96,7 @@ def test_the_lines_of_a_window_that_runs_beside_others_name_it_and_its_titles_st
             if step:
                 told.append(step)
 
-    report = Reporter([Lines(), Titles()])
+    report = Reporter([LineWriter(), Titles()])
     of_window = report.window("2013-05")
     with of_window.step("train") as monitor:
         monitor.log("resumed")
@@ -147,7 +147,7 @@ def test_a_first_run_has_20_lines_at_most_and_a_rejected_one_25(typed, tmp_path)
 def test_a_step_says_how_far_it_is_every_15_seconds_however_often_it_is_told(capsys, monkeypatch):
     now = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    with Brief() as shown, Reporter([shown]).step("train") as monitor:
+    with BriefWriter() as shown, Reporter([shown]).step("train") as monitor:
         for step in range(460):
             monitor.progress(step, 1000, "steps")
             now[0] += 0.1
@@ -160,7 +160,7 @@ def test_all_spans_are_a_line_and_a_proof_that_holds_is_none(capsys, tmp_path):
         counts = {"read": 1000, "written": 990, "filtered": 10, "quarantined": 0}
         return Output(f"ingest {span}", "ingest", "0", tmp_path, {"counts": counts, "span": span}, hit, 0.5)
 
-    with Brief() as shown:
+    with BriefWriter() as shown:
         report = Reporter([shown])
         for month in range(1, 11):
             report.output(ingested(f"2013-{month:02d}", hit=month < 10))
@@ -173,7 +173,7 @@ def test_all_spans_are_a_line_and_a_proof_that_holds_is_none(capsys, tmp_path):
         f"  {'ingest':<22} {'0.5 s':>8}  10 spans: 1 new, 9 reused; 9,900 rows, 100 filtered",
         f"  {'gate':<22} {'0.1 s':>8}  promoted",
     ]
-    with Brief() as shown:
+    with BriefWriter() as shown:
         Reporter([shown]).output(ingested("2013-01", hit=True))
     wanted = f"  {'ingest 2013-01':<22} {'cached':>8}  990 rows, 10 filtered\n"
     assert capsys.readouterr().err == wanted, "one that is alone"

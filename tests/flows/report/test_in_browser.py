@@ -2,7 +2,7 @@
 
 import pytest
 
-from flows.records import MonitorState, SpanCheck, records
+from flows.records import MonitorFindings, SpanCheck, records
 from flows.report import compare as comparing
 from flows.report.page import write
 from flows.report.site import write_site
@@ -105,7 +105,7 @@ def test_the_site_of_a_store_is_whole_and_can_be_read(visit, accessible, tmp_pat
         write(store, record)
     for place, span in enumerate(("2014-02", "2014-03")):
         check = SpanCheck(span=span, champion=3, rows=900, scored=900, metrics={"auc": 0.8 - 0.1 * place})
-        MonitorState.of(store, "flights").add(store, "flights", check)
+        MonitorFindings.of(store, "flights").add(store, "flights", check)
     path = write_site(store).with_name(f"{name}.html")
     page = visit(path, scheme=scheme)
     whole_and_readable(page, accessible, axe_at, least=0)

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from flows.pipeline.promote import promote_version, roll_back
-from flows.records import MonitorState, SpanCheck, State, records
+from flows.records import MonitorFindings, SpanCheck, State, records
 from flows.report import page
 from flows.report.site import index_path, renew_site, site_of_report, write_site
 from headway.errors import StoreError
@@ -59,7 +59,7 @@ def test_the_page_of_a_model_has_its_champions_with_when_and_why_and_the_decidin
 
 
 def test_what_monitoring_found_stands_by_span_and_the_newest_alarm_is_told_first(tmp_path):
-    store, state = months(tmp_path), MonitorState()
+    store, state = months(tmp_path), MonitorFindings()
     assert "Spans since the training" not in site_of(store)["flights.html"]
     lost, worse = "column 'x' is lost", "the champion has become worse"
     for span, drift, auc in (("2014-02", (), 0.81), ("2014-03", (lost,), None), ("2014-04", (), 0.74)):

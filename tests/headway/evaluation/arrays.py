@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from headway.evaluation.compare import compare
-from headway.evaluation.measure import results
+from headway.evaluation.measure import measure_table
 from headway.evaluation.predictions import measured, metrics_of
 from headway.evaluation.requests import MeasureRequest
 from headway.monitor import Monitor
@@ -28,7 +28,7 @@ def compare_arrays(task, label, candidate, champion, weight=None, *, metrics, gr
 def results_of(table, task, **options):
     """What the measuring stage says of a predictions table."""
     options = {"slice_min_rows": 1} | options
-    return results(table, MeasureRequest(task=task, predictions=Path("unread"), **options), Monitor())
+    return measure_table(table, MeasureRequest(task=task, predictions=Path("unread"), **options), Monitor())
 
 
 def scored(task, weighted=True, grouped=False, rows=2000, seed=0):

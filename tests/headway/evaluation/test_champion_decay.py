@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flows.report.verdict import explain
-from headway.evaluation.tolerance import decayed, worth
+from headway.evaluation.tolerance import decay_checks, with_errors
 from headway.evaluation.verdict import Verdict
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
@@ -28,7 +28,7 @@ def kept(seed, *, shift=0.0, signal=1.0, intercept=-1.5, rows=4000, known=True):
     label = (r.random(rows) < probability(intercept + shift + signal * x)).astype(int)
     # the constant is of the train rows, which have the model's share of positives
     share = probability(-1.5 + r.normal(size=100_000)).mean() if intercept == -1.5 else label.mean()
-    return worth(
+    return with_errors(
         BINARY,
         BINARY.rows(label, probability(intercept + x)),
         [JUDGING[name] for name in TOLERANCES],
@@ -38,13 +38,13 @@ def kept(seed, *, shift=0.0, signal=1.0, intercept=-1.5, rows=4000, known=True):
 
 
 def alarms(then, today, confidence=0.95):
-    return [d.metric for d in decayed(then, today, TOLERANCES, JUDGING, version=3, confidence=confidence)]
+    return [d.metric for d in decay_checks(then, today, TOLERANCES, JUDGING, version=3, confidence=confidence)]
 
 
 def test_a_model_that_lost_its_signal_is_worse_and_the_sentence_has_both_times():
     then, today = kept(1), kept(2, signal=0.3)
     assert set(alarms(then, today)) >= {"auc", "loss"}
-    every = decayed(then, today, TOLERANCES, JUDGING, version=3, confidence=0.95)
+    every = decay_checks(then, today, TOLERANCES, JUDGING, version=3, confidence=0.95)
 
     def fallen(decays, spans, before, mended):
         facts = {"mended": mended, "names": (before,) if before else (), "concern": not mended}
@@ -86,7 +86,7 @@ def test_more_positives_alone_raise_the_loss_and_no_alarm():
 def test_without_a_known_constant_values_are_compared():
     then, today = kept(1, known=False), kept(2, signal=0.3, known=False)
     assert then["auc"]["gain"] is None and "auc" in alarms(then, today)
-    checks = decayed(then, today, TOLERANCES, JUDGING, version=3, confidence=0.95)[:1]
+    checks = decay_checks(then, today, TOLERANCES, JUDGING, version=3, confidence=0.95)[:1]
     [alarm] = explain(Verdict(status="kept", checks=checks)).alarms
     assert alarm.text.summary.startswith("the champion, version 3, has become worse since it was promoted: auc was 0.7")
     assert not {"auc", "loss"} & set(alarms(kept(1), today))  # of one the constant is not known

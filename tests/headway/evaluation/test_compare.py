@@ -95,7 +95,7 @@ def test_a_model_is_held_against_nothing():
     rows = task_of("binary").rows(label, a)
     auc = task_of("binary").metric("auc")
     found = compare(rows, None, metrics=(auc,))["auc"]
-    assert found.difference == found.value == auc.on(rows) and found.other is None
+    assert found.difference == found.value == auc.cached_value(rows) and found.other is None
     low, high = intervals(rows, (auc,))["auc"]
     assert np.ptp(found.interval(0.95)) == pytest.approx(high - low, rel=0.05)
 
@@ -114,7 +114,7 @@ def test_the_standard_error_is_what_a_bootstrap_comes_to(task, grouped):
     for _ in range(300):
         at = np.concatenate([of_unit[each] for each in r.integers(0, len(of_unit), len(of_unit))])
         ours, theirs = rows.at(at), rows.predicted(b).at(at)
-        drawn.append([metric.on(ours) - metric.on(theirs) for metric in metrics])
+        drawn.append([metric.cached_value(ours) - metric.cached_value(theirs) for metric in metrics])
     for metric, error in zip(metrics, np.std(drawn, 0), strict=True):
         expected = pytest.approx(error, rel=0.4 if metric.name == "ece" else 0.15)  # its bins are drawn anew
         assert found[metric.name].error == expected, metric.name

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from headway.evaluation.intervals import quantile
-from headway.evaluation.units import SplitUnits, effective_units, uncompared, with_resampling_units
+from headway.evaluation.units import SplitUnits, effective_units, why_not_comparable, with_resampling_units
 from headway.metrics.ranking import GroupMetric
 from headway.tasks.table import task_of
 from tests.headway.evaluation.arrays import compare_arrays
@@ -68,13 +68,13 @@ def test_equal_rows_that_a_split_kept_together_count_as_one():
     assert sentence == "equal rows, which are in one split, are drawn together (30 distinct of 120)"
     assert len(np.unique(np.stack([drawn.unit_of_row, again]), axis=1).T) == len(np.unique(drawn.unit_of_row)) == 30
     ten = BINARY.rows(label[again][:40], x[again][:40] ** 2 % 1, groups=again[:40])  # four copies each
-    assert uncompared(BINARY.metric("loss"), ten) == "under 20 different rows"
+    assert why_not_comparable(BINARY.metric("loss"), ten) == "under 20 different rows"
     others = BINARY.rows(label[again][:40], r.random(40), groups=again[:40])
-    assert uncompared(BINARY.metric("loss"), others) is None
+    assert why_not_comparable(BINARY.metric("loss"), others) is None
     few, _ = with_resampling_units(SplitUnits(equal=("of",)), table, rows)
-    assert uncompared(BINARY.metric("loss"), few) == "under 5 groups"
+    assert why_not_comparable(BINARY.metric("loss"), few) == "under 5 groups"
     # 19 groups have a positive one
     ranked = BINARY.rows(np.arange(400) < 76, r.random(400), groups=np.arange(400) // 4)
-    assert uncompared(GroupMetric("ndcg", 5), ranked) == "under 20 groups with a positive label"
+    assert why_not_comparable(GroupMetric("ndcg", 5), ranked) == "under 20 groups with a positive label"
     for unknown in (SplitUnits(), SplitUnits(equal=("of",), distinct=30)):
         assert with_resampling_units(unknown, table, rows) == (rows, None)

@@ -14,7 +14,7 @@ from headway.errors import ConfigError, DataError
 from headway.evaluation.compare import Difference
 from headway.evaluation.config import GateConfig
 from headway.evaluation.gate import decide, gate
-from headway.evaluation.requests import Candidate, Champion, GateRequest, trained_on
+from headway.evaluation.requests import Candidate, Champion, GateRequest, spans_trained_on
 from headway.evaluation.tolerance import Margin, corrected, tolerance_check
 from headway.evaluation.verdict import LeftOut, Verdict, read_verdict
 from headway.messages import number, signed
@@ -150,10 +150,10 @@ def test_not_comparable_when_the_champion_saw_the_rows(files):
 
 def test_trained_on():
     train = (("a", "train"), ("b", "all"))
-    assert trained_on(train, "s", (("a", "eval"), ("c", "all")), "s") == []
-    assert trained_on(train, "s", (("a", "eval"), ("b", "eval")), "s") == ["b"]
-    assert trained_on(train, "s", (("a", "all"),), "s") == ["a"]
-    assert trained_on(train, "s", (("a", "eval"),), "another split of the same span") == ["a"]
+    assert spans_trained_on(train, "s", (("a", "eval"), ("c", "all")), "s") == []
+    assert spans_trained_on(train, "s", (("a", "eval"), ("b", "eval")), "s") == ["b"]
+    assert spans_trained_on(train, "s", (("a", "all"),), "s") == ["a"]
+    assert spans_trained_on(train, "s", (("a", "eval"),), "another split of the same span") == ["a"]
 
 
 def test_incompatible_champion(files):

@@ -140,14 +140,14 @@ def test_a_verdict_says_which_values_of_a_metric_of_ones_own_are_better(judge, t
 
 
 def test_a_span_whose_files_changed_is_newer():
-    from headway.evaluation.requests import newer
+    from headway.evaluation.requests import newer_data_check
 
     candidate = Candidate(model="n", predictions="x", train=NEW, data={"2013-02": "b"})
     champion = Champion(version=3, model="o", predictions="y", train=NEW, data={"2013-02": "a"})
-    found = newer(candidate, champion)
+    found = newer_data_check(candidate, champion)
     assert (found.passed, found.outcome, found.names) == (True, "changed files", ("2013-02",))
-    assert not newer(candidate, champion.model_copy(update={"data": {"2013-02": "b"}})).passed
-    assert not newer(candidate, champion.model_copy(update={"data": {}})).passed
+    assert not newer_data_check(candidate, champion.model_copy(update={"data": {"2013-02": "b"}})).passed
+    assert not newer_data_check(candidate, champion.model_copy(update={"data": {}})).passed
 
 
 def test_a_change_is_within_the_limit_also_where_it_is_a_loss_beyond_chance_or_cannot_be_told(judge):

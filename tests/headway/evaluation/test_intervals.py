@@ -42,7 +42,7 @@ def bootstrapped(rows, metrics, samples=300):
         some = rows.at(at if of_unit is None else np.concatenate([of_unit[each] for each in at]))
         if of_unit is not None:  # one that is drawn twice is two
             some = replace(some, groups=np.repeat(np.arange(units), [len(of_unit[each]) for each in at]), memo={})
-        found.append([metric.on(some) for metric in metrics])
+        found.append([metric.cached_value(some) for metric in metrics])
     return np.array(found, float).T
 
 
@@ -59,7 +59,7 @@ def test_the_interval_is_as_wide_as_a_bootstraps(task, weighted, grouped):
             assert found["width"] is None or task != "quantiles"
             continue
         low, high = found[metric.name]
-        assert low < metric.on(rows) < high
+        assert low < metric.cached_value(rows) < high
         ratio = (high - low) / 2 / 1.2816 / drawn.std(ddof=1)
         # how distances near 0 are divided is not known, and their interval is too wide rather than too narrow; an error larger
         # than all that were drawn is not in a bootstrap
@@ -75,7 +75,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says():
         label, a, _ = models(400, seed=seed)
         found.append(list(intervals(task_of("binary").rows(label, a), metrics).values()))
     label, a, _ = models(200_000, seed=1)
-    truth = [metric.on(task_of("binary").rows(label, a)) for metric in metrics]
+    truth = [metric.cached_value(task_of("binary").rows(label, a)) for metric in metrics]
     low, high = np.moveaxis(np.asarray(found), 2, 0)
     covered = ((low <= truth) & (truth <= high)).mean(0)
     assert (covered >= 0.9).all() and (covered <= 0.99).all(), covered

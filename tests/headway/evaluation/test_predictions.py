@@ -13,7 +13,7 @@ from headway.evaluation.config import GateConfig
 from headway.evaluation.gate import decide
 from headway.evaluation.measure import measure
 from headway.evaluation.measured import Measured
-from headway.evaluation.predictions import check_same_rows, read_predictions, sample_of, unusable
+from headway.evaluation.predictions import check_same_rows, read_predictions, sample_of, unusable_text
 from headway.evaluation.requests import Candidate, Champion, GateRequest, MeasureRequest
 from headway.monitor import Monitor
 
@@ -59,8 +59,8 @@ def test_predictions_that_are_not_numbers_are_counted_among_all_rows_and_do_not_
     usable = read_predictions(predictions(tmp_path / "usable.parquet", wide=wide))
     table = read_predictions(predictions(tmp_path / "p.parquet", bad=(4_567, 12_345, ROWS - 1), wide=wide))
     assert table.column("row") == usable.column("row")
-    assert unusable(usable) is None
-    assert unusable(table) == ("3 of 40,000 predictions that are not finite numbers, the first in row 4,567")
+    assert unusable_text(usable) is None
+    assert unusable_text(table) == ("3 of 40,000 predictions that are not finite numbers, the first in row 4,567")
 
 
 def test_a_model_without_some_predictions_is_measured_and_refused_beside_others_of_the_same_sample(tmp_path, few):

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from headway.errors import DataError
-from headway.evaluation.slices import choose, named, parts_of, slice_columns, slice_rows
+from headway.evaluation.slices import choose_slices, parts_of, slice_columns, slice_rows, slice_text
 
 TABLE = pa.table(
     {
@@ -96,7 +96,7 @@ STRENGTHS = {"delay": 0.9, "distance": 0.7, "month": 0.6, "origin": 0.58, "kind"
 
 def chosen(rows=10_000, strengths=STRENGTHS):
     eligible = [row["column"] for row in STATISTICS if row["column"] != "id"]
-    return choose(STATISTICS, strengths, eligible=eligible, rows=rows, least=200)
+    return choose_slices(STATISTICS, strengths, eligible=eligible, rows=rows, least=200)
 
 
 def test_the_strongest_columns_are_chosen():
@@ -111,10 +111,10 @@ def test_without_strengths_the_choice_goes_by_name():
 def test_a_column_whose_name_reads_as_another_slice_is_not_chosen():
     for name in (" kind", "a x b", "price: 2", "price: 1"):
         statistics = [{"column": name, "type": "bytes", "distinct": 3}]
-        assert choose(statistics, {}, eligible=[name], rows=10_000, least=200) == ()
+        assert choose_slices(statistics, {}, eligible=[name], rows=10_000, least=200) == ()
 
 
 def test_a_bin_of_a_column_called_x_is_told_as_one():
-    assert named("x: 5", "-0.2 < x <= 0.3") == "-0.2 < x <= 0.3"
-    assert named("city x x: 5", "Oslo x -0.2 < x <= 0.3") == "city=Oslo and -0.2 < x <= 0.3"
-    assert named("x: 5 x city", "x <= -0.2 x Oslo") == "x <= -0.2 and city=Oslo"
+    assert slice_text("x: 5", "-0.2 < x <= 0.3") == "-0.2 < x <= 0.3"
+    assert slice_text("city x x: 5", "Oslo x -0.2 < x <= 0.3") == "city=Oslo and -0.2 < x <= 0.3"
+    assert slice_text("x: 5 x city", "x <= -0.2 x Oslo") == "x <= -0.2 and city=Oslo"

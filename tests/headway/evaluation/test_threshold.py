@@ -5,7 +5,7 @@ import pytest
 import sklearn.metrics as sk
 from pydantic import TypeAdapter, ValidationError
 
-from headway.evaluation.threshold import Costs, ThresholdRule, choose, decide
+from headway.evaluation.threshold import Costs, ThresholdRule, choose, decide_rows
 from headway.tasks.table import task_of
 
 RULE = TypeAdapter(ThresholdRule).validate_python
@@ -48,10 +48,10 @@ def test_figures_are_of_rows_that_had_no_say():
         r = np.random.default_rng(seed)
         rows = task_of("binary").rows((r.random(60) < 0.3).astype(float), r.random(60))
         rule = RULE({"cost": {"false_positive": 1, "false_negative": 2}})
-        decided = decide(rule, rows, seed=seed)
+        decided = decide_rows(rule, rows, seed=seed)
         cost = {metric.name: metric for metric in decided.metrics}["cost"]
         flagged = rows.predicted((rows.prediction >= decided.threshold).astype(float))
-        better.append(cost.on(decided.rows) - cost.on(flagged))
+        better.append(cost.cached_value(decided.rows) - cost.cached_value(flagged))
     assert np.mean(better) > 0.02, "the folds cost more than the optimum on its own rows"
 
 
@@ -72,29 +72,29 @@ def test_intervals_are_of_the_threshold_that_is_kept(units):
 
     many, held, times = drawn(100_000), {}, 120
     for seed in range(times):
-        decided = decide(RULE("f1"), drawn(600, None if units is None else draws.integers(0, units, 600)), seed=seed)
+        decided = decide_rows(RULE("f1"), drawn(600, units and draws.integers(0, units, 600)), seed=seed)
         kept = many.predicted((many.prediction >= decided.threshold).astype(float))
         for metric, (low, high) in zip(decided.metrics, decided.intervals(0.95, seed).values(), strict=True):
-            held[metric.name] = held.get(metric.name, 0) + (low <= metric.on(kept) <= high)
+            held[metric.name] = held.get(metric.name, 0) + (low <= metric.cached_value(kept) <= high)
     assert all(0.91 <= count / times <= 0.995 for count in held.values()), held
     assert 0.94 <= sum(held.values()) / times / len(held) <= 0.985, held
 
 
 def test_a_group_is_in_one_fold_and_a_given_threshold_is_taken():
     rows = rows_of(groups=np.arange(400) % 7)
-    decided = decide(RULE("f1"), rows)
+    decided = decide_rows(RULE("f1"), rows)
     assert decided.threshold == choose(RULE("f1"), rows) and "five folds" in decided.chosen_on
-    tested = decide(RULE("f1"), rows, given=0.25)
+    tested = decide_rows(RULE("f1"), rows, given=0.25)
     assert tested.threshold == 0.25 and tested.chosen_on == "the eval rows"
     assert np.array_equal(tested.rows.prediction, rows.prediction >= 0.25)
-    assert decide(RULE(0.5), rows).threshold == 0.5
+    assert decide_rows(RULE(0.5), rows).threshold == 0.5
 
 
 def test_without_positives_without_rows_and_out_of_reach_there_is_none():
     rows = rows_of()
     empty, negative = rows.at(slice(0, 0)), rows.at(rows.label == 0)
     for rule in (RULE("f1"), RULE({"recall": 0.5})):
-        assert choose(rule, empty) is None and choose(rule, negative) is None and decide(rule, negative) is None
+        assert choose(rule, empty) is None and choose(rule, negative) is None and decide_rows(rule, negative) is None
     worst = task_of("binary").rows([0.0, 1.0, 0.0, 1.0], [0.9, 0.8, 0.7, 0.6])
     assert choose(RULE({"precision": 0.9}), worst) is None
     nothing = choose(ThresholdRule(cost=Costs(false_positive=1, false_negative=1)), negative)

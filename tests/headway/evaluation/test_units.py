@@ -12,7 +12,7 @@ from headway.evaluation.gate import decide
 from headway.evaluation.predictions import UNIT, rows_of
 from headway.evaluation.requests import Candidate, Champion, GateRequest
 from headway.evaluation.threshold import ThresholdRule
-from headway.evaluation.threshold import decide as decided
+from headway.evaluation.threshold import decide_rows as decided
 from headway.evaluation.tolerance import Margins, within_tolerances
 from headway.evaluation.units import SplitUnits, with_resampling_units
 from headway.metrics.ranking import GroupMetric
@@ -59,7 +59,7 @@ def test_groups_are_drawn_with_their_unit_unless_it_cuts_through_them(units, dra
     table = pa.table({"label": [0.0, 1.0] * 3, "prediction": [0.1, 0.2] * 3, "query": list("aabbcc"), UNIT: units})
     rows = rows_of(table, "binary", "query")
     assert len(np.unique(rows.unit_of_row)) == drawn and len(np.unique(rows.groups)) == 3
-    assert GroupMetric("ndcg", 2).on(rows) == 1.0
+    assert GroupMetric("ndcg", 2).cached_value(rows) == 1.0
 
 
 def test_comparisons_slices_and_intervals_draw_by_the_unit_as_by_a_group():

@@ -18,7 +18,7 @@ NAMES = ("carrier", "origin", "distance: 4")
 
 
 def worst(table, rows, loss, names, *, min_rows):
-    return worst_slices.worst(table, rows, row_losses(rows, loss), names, min_rows=min_rows)
+    return worst_slices.find_worst_slices(table, rows, row_losses(rows, loss), names, min_rows=min_rows)
 
 
 def scored(seed=0, n=4000, bad=lambda table: np.zeros(len(table), bool), houses=None, alike=0.0):

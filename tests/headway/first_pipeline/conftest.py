@@ -4,14 +4,14 @@ import csv
 
 import pytest
 
-from headway.first_pipeline.draft import draft_of, look_at
+from headway.first_pipeline.draft import draft_of, read_source
 from headway.first_pipeline.found_files import found_source
 from headway.first_pipeline.label_choice import label_of
 
 
 def draft_from(data, label="y"):
     """The draft for files that are there."""
-    source, look = look_at(found_source(str(data)))
+    source, look = read_source(found_source(str(data)))
     return draft_of(source, look, label_of(label, look.names))
 
 

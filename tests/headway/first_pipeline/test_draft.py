@@ -12,10 +12,10 @@ import yaml
 from PIL import Image
 
 from headway.errors import ConfigError, DataError
-from headway.first_pipeline.draft import look_at
+from headway.first_pipeline.draft import read_source
 from headway.first_pipeline.found_files import found_source, spans_of
 from headway.first_pipeline.label_choice import label_of, likely_label, sole_label
-from headway.first_pipeline.look import typed
+from headway.first_pipeline.look import typed_rows
 from headway.first_pipeline.yaml_text import pipeline_text
 from headway.tabular.label import LabelConfig
 from tests.headway.first_pipeline.conftest import draft_from
@@ -240,7 +240,7 @@ def test_spans_are_judged_on_the_last(tmp_path):
     (tmp_path / "sales-2013-08.csv").write_text(
         "\n".join(["x,y,promo", *(f"{x:.2f},{int(x > 0)},1" for x in R.normal(size=30))])
     )
-    assert look_at(found_source(str(tmp_path)))[1].later == ("promo",) and "promo" in uses(draft_from(tmp_path))
+    assert read_source(found_source(str(tmp_path)))[1].later == ("promo",) and "promo" in uses(draft_from(tmp_path))
 
 
 def test_folders_called_train_and_test_are_the_split_and_refused_where_the_test_labels_are_kept_back(tmp_path):
@@ -284,8 +284,8 @@ def test_numbers_of_one_file_have_one_decimal_sign(drafted, tmp_path):
         },
         delimiter=";",
     )
-    look = look_at(found_source(str(tmp_path / "table.csv")))[1]
-    seen = typed(look, label_of("y", look.names))
+    look = read_source(found_source(str(tmp_path / "table.csv")))[1]
+    seen = typed_rows(look, label_of("y", look.names))
     ranges = {name: pc.max(seen.values(name)).as_py() for name in ("length", "share", "ratio", "price")}
     assert 60 < ranges["length"] < 120 and ranges["share"] < 1 and 1 < ranges["ratio"] < 9
     assert seen.values("price").to_pylist() == [int(text.replace(".", "")) for text in thousands]
@@ -331,7 +331,7 @@ def test_shares_of_rare_classes_are_not_rounded_away(drafted):
 )
 def test_a_time_is_judged_as_it_is_written_in_csv(tmp_path, text, kind):
     (tmp_path / "a.csv").write_text("at,x,y\n" + "".join(f"{text},{i},{i % 2}\n" for i in range(50)))
-    seen = typed(look_at(found_source(str(tmp_path / "a.csv")))[1], LabelConfig(column="y"))
+    seen = typed_rows(read_source(found_source(str(tmp_path / "a.csv")))[1], LabelConfig(column="y"))
     assert seen.rejected == 0 and seen.schema.columns[0].temporal == kind
 
 
@@ -339,10 +339,10 @@ def test_a_time_is_judged_as_it_is_written_in_csv(tmp_path, text, kind):
 def test_a_table_that_is_no_utf8_is_read_as_cp1252(tmp_path, city):
     text = f"x,{city},y\n" + "".join(f"{i},{city},{i % 2}\n" for i in range(50))
     (tmp_path / "a.csv").write_bytes(text.encode("cp1252"))
-    source, look = look_at(found_source(str(tmp_path / "a.csv")))
+    source, look = read_source(found_source(str(tmp_path / "a.csv")))
     assert source["csv"]["encoding"] == "cp1252" and look.names == ["x", city, "y"]
     (tmp_path / "a.csv").write_bytes(text.encode() + b"51,M\xfcnchen,0\n52,\xef\xbf\xbd,0\n")  # a single value aside
-    source, look = look_at(found_source(str(tmp_path / "a.csv")))
+    source, look = read_source(found_source(str(tmp_path / "a.csv")))
     assert "csv" not in source and look.names == ["x", city, "y"]
 
 

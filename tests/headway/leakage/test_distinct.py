@@ -22,14 +22,14 @@ def seen(values, size):
 def test_few_distinct_values_are_counted_exactly(values, size):
     made = seen(values, size)
     assert made.whole
-    assert (made.values, made.rows, made.of(len(values))) == (len({*values}), len(values), len({*values}))
+    assert (made.values, made.rows, made.estimate(len(values))) == (len({*values}), len(values), len({*values}))
 
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_many_are_estimated_and_pieces_say_the_same_as_the_whole(times):
     values = np.random.default_rng(0).permutation(np.repeat(np.arange(60_000), times))
     whole = seen(values, len(values))
-    assert not whole.whole and whole.values == SAMPLE_SIZE and whole.of(len(values)) == pytest.approx(60_000, rel=1e-9)
+    assert not whole.whole and whole.values == SAMPLE_SIZE and whole.estimate(len(values)) == pytest.approx(6e4, 1e-9)
     pieces = seen(values[:1000], 100)
     pieces.merge(Distinct.from_text(seen(values[1000:], 7000).to_text()))
     assert pieces.to_text() == whole.to_text() == seen(values, 911).to_text()
@@ -42,7 +42,7 @@ def test_few_values_in_a_large_batch():
 
 def test_a_skewed_table_is_judged_by_its_rows_not_only_by_its_values():
     values = np.concatenate([np.zeros(50_000, np.int64), np.arange(1, 50_001)])
-    assert 30_000 < seen(values, 10_000).of(len(values)) <= 100_000
+    assert 30_000 < seen(values, 10_000).estimate(len(values)) <= 100_000
 
 
 def test_what_is_damaged_is_refused():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.leakage.keys import canonical, key_hashes
-from headway.tabular.splits import SplitConfig, assigned
+from headway.tabular.splits import SplitConfig, assign_splits
 
 TEXTS = st.binary(max_size=12) | st.from_regex(rb"\A\s?[+-]?[0-9]{0,5}(\.0*)?\s?\Z")
 
@@ -61,7 +61,7 @@ def test_columns_in_any_order_are_one_key_and_swapped_values_another():
 
 def test_hashes_made_for_the_split_are_used_only_where_they_say_the_same():
     rows = batch(k=pa.array([b"7", b"7.0", b"8"]), n=pa.array([1, 1, 2]))
-    split = assigned(SplitConfig(key=("k", "n")), rows)
+    split = assign_splits(SplitConfig(key=("k", "n")), rows)
     assert set(split.columns) == {"k", "n"}
     assert key_hashes(rows, ["k", "n"], split.columns)[0].tolist() == key_hashes(rows, ["k", "n"])[0].tolist()
     assert len(set(key_hashes(rows, ["k", "n"])[0].tolist())) == 2

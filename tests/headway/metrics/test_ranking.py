@@ -15,7 +15,7 @@ from headway.errors import ConfigError
 from headway.evaluation.config import GateConfig
 from headway.evaluation.gate import decide
 from headway.evaluation.requests import GateRequest
-from headway.metrics.ranking import NO_GROUP, RANKED, ItemCoverage, codes_of, ranked
+from headway.metrics.ranking import NO_GROUP, RANKED, ItemCoverage, codes_of, rank_metrics
 from headway.tasks.table import task_of
 from tests.headway.evaluation.arrays import compare_arrays, results_of
 
@@ -45,7 +45,7 @@ def test_the_metrics_are_their_definitions_however_rows_lie(groups, k, random):
     rows = [(y, s, g) for g, group in enumerate(groups) for y, s in group]
     random.shuffle(rows)
     label, score, codes = (np.array(column) for column in zip(*rows, strict=True))
-    found = ranked(label.astype(float), score, np.ones(len(rows)), codes, k=k)
+    found = rank_metrics(label.astype(float), score, np.ones(len(rows)), codes, k=k)
     judged = [group for group in groups if any(y > 0 for y, _ in group)]
     expected = [by_definition([y for y, _ in group], [s for _, s in group], k) for group in judged]
     for at, name in enumerate(RANKED):
@@ -60,14 +60,14 @@ def test_weights_and_what_is_no_number():
     label, score = np.float64([1, 0, 0, 1, 5]), np.float64([0.9, 0.1, 0.8, 0.2, 0.5])
     codes = np.array([0, 0, 1, 1, NO_GROUP])
     weight = np.float64([2, 2, 1, 1, 7])
-    found = ranked(label, score, weight, codes, k=10)
+    found = rank_metrics(label, score, weight, codes, k=10)
     assert found.mean()["mrr"] == pytest.approx((2 * 1 + 1 * 0.5) / 3)
-    assert ranked(label, score, np.float64([2, 2, 0, 1, 7]), codes).mean()["mrr"] == 1  # a row of weight 0 is not there
-    spoilt = ranked(label, np.where(codes == 1, np.nan, score), weight, codes)
+    assert rank_metrics(label, score, np.float64([2, 2, 0, 1, 7]), codes).mean()["mrr"] == 1  # weight 0: not there
+    spoilt = rank_metrics(label, np.where(codes == 1, np.nan, score), weight, codes)
     assert spoilt.mean() == dict.fromkeys(RANKED) and spoilt.values["mrr"][0] == 1
-    negative = ranked(np.float64([1, -1, 0, 1, 5]), score, weight, codes).mean()
+    negative = rank_metrics(np.float64([1, -1, 0, 1, 5]), score, weight, codes).mean()
     assert negative["ndcg"] is None and negative["mrr"] == pytest.approx(2.5 / 3)
-    none = ranked(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
+    none = rank_metrics(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
     assert none.mean() == dict.fromkeys(RANKED)
     assert codes_of(pa.chunked_array([["b", None], ["a", "b"]])).tolist() == [0, NO_GROUP, 1, 0]
 
@@ -77,9 +77,9 @@ def test_coverage_is_the_share_of_items_that_some_group_is_shown_and_tells_apart
     label, codes, same = np.zeros(8), np.repeat([0, 1], 4), np.float64([4, 3, 2, 1] * 2)
     rows = task_of("regression").rows(label, same, groups=codes, columns={"movie": items})
     coverage = ItemCoverage("movie", 2)
-    assert coverage.on(rows) == 0.5 and coverage.on(rows.predicted(-same)) == 0.5
-    assert coverage.on(rows.predicted(np.where(codes == 0, same, -same))) == 1.0
-    assert coverage.on(rows.at(np.arange(4))) == 0.5
+    assert coverage.cached_value(rows) == 0.5 and coverage.cached_value(rows.predicted(-same)) == 0.5
+    assert coverage.cached_value(rows.predicted(np.where(codes == 0, same, -same))) == 1.0
+    assert coverage.cached_value(rows.at(np.arange(4))) == 0.5
 
 
 def models(groups=300, seed=0, noise=(0.5, 0.5)):
@@ -95,7 +95,7 @@ def test_comparisons_of_groups_are_weighted_and_need_the_groups():
     label, codes, a, b = models(120)
     weight = np.random.default_rng(0).uniform(0.5, 2, len(label))
     found = compare_arrays("binary", label, a, b, weight, metrics=("ndcg",), group=codes, ndcg_at=3)["ndcg"]
-    assert found.value == pytest.approx(ranked(label, a, weight, codes, k=3).mean()["ndcg"])
+    assert found.value == pytest.approx(rank_metrics(label, a, weight, codes, k=3).mean()["ndcg"])
     assert found.error > 0
     with pytest.raises(ValueError, match="the rows have none"):
         compare_arrays("binary", label, a, b, metrics=("ndcg",), ndcg_at=3)

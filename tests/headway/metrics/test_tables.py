@@ -18,12 +18,12 @@ TASKS = ("binary", "multiclass", "regression", "count", "quantiles(0.1, 0.5, 0.9
 @pytest.mark.parametrize("weighted", [False, True])
 def test_curves_are_scikit_learns(seed, weighted):
     rows = scored("binary", weighted, rows=700, seed=seed)
-    found = tables.ROC.on(rows)
+    found = tables.ROC.compute(rows)
     far, near, at = sk.roc_curve(rows.label, rows.prediction, sample_weight=rows.weight, drop_intermediate=False)
     assert found["threshold"][0] is None and found["threshold"][1:] == pytest.approx(at[1:], abs=1e-9)
     assert found["false_positive_rate"] == pytest.approx(far, abs=1e-9)
     assert found["true_positive_rate"] == pytest.approx(near, abs=1e-9)
-    found = tables.PRECISION_RECALL.on(rows)
+    found = tables.PRECISION_RECALL.compute(rows)
     precision, recall, at = sk.precision_recall_curve(rows.label, rows.prediction, sample_weight=rows.weight)
     assert found["threshold"] == pytest.approx(at[::-1], abs=1e-9)
     assert found["precision"] == pytest.approx(precision[:-1][::-1], abs=1e-9)
@@ -38,7 +38,7 @@ def test_a_long_curve_is_kept_in_few_exact_points_that_hold_its_area():
         (tables.ROC, "false_positive_rate", "true_positive_rate"),
         (tables.PRECISION_RECALL, "recall", "precision"),
     ):
-        found = table.on(rows)
+        found = table.compute(rows)
         assert 100 < len(found[x]) <= tables.POINTS + 1
         if table is tables.ROC:
             assert (found[x][0], found[y][0], found[x][-1], found[y][-1]) == (0, 0, 1, 1)
@@ -53,11 +53,11 @@ def test_decisions_are_scikit_learns(task, weighted):
     rows = scored(task, weighted, rows=700)
     width = 2 if task == "binary" else 3
     chosen = rows.prediction >= 0.5 if task == "binary" else rows.prediction.argmax(1)
-    found = tables.CONFUSION.on(rows)
+    found = tables.CONFUSION.compute(rows)
     matrix = np.zeros((width, width))
     matrix[found["label"], found["predicted"]] = found["weight"]
     assert matrix == pytest.approx(sk.confusion_matrix(rows.label, chosen, sample_weight=rows.weight), abs=1e-9)
-    found = tables.PER_CLASS.on(rows)
+    found = tables.PER_CLASS.compute(rows)
     expected = sk.precision_recall_fscore_support(rows.label, chosen, sample_weight=rows.weight, zero_division=0)
     for name, values in zip(("precision", "recall", "f1", "weight"), expected, strict=True):
         assert found[name] == pytest.approx(values, abs=1e-9)
@@ -65,7 +65,7 @@ def test_decisions_are_scikit_learns(task, weighted):
 
 def test_reliability_and_lift_add_up_to_the_rows():
     rows = scored("binary", rows=700)
-    curve, lift = tables.RELIABILITY.on(rows), tables.LIFT.on(rows)
+    curve, lift = tables.RELIABILITY.compute(rows), tables.LIFT.compute(rows)
     assert sum(curve["rows"]) == len(rows) and sum(curve["weight"]) == pytest.approx(rows.total)
     for low, high, observed in zip(curve["low"], curve["high"], curve["label_mean"], strict=True):
         inside = (rows.prediction >= low) & (rows.prediction <= high)
@@ -78,7 +78,7 @@ def test_reliability_and_lift_add_up_to_the_rows():
 
 def test_residuals_by_tenths_are_those_of_their_rows():
     rows = scored("regression", rows=700)
-    found = tables.RESIDUALS.on(rows)
+    found = tables.RESIDUALS.compute(rows)
     assert sum(found["rows"]) == len(rows)
     for i, (low, high) in enumerate(zip(found["low"], found["high"], strict=True)):
         inside = (rows.prediction >= low) & (rows.prediction <= high)
@@ -91,7 +91,7 @@ def test_residuals_by_tenths_are_those_of_their_rows():
 
 def test_levels_have_the_coverage_of_each_quantile():
     rows = scored(TASKS[-1], rows=700)
-    found = {table.name: table for table in task_of(TASKS[-1]).tables}["levels"].on(rows)
+    found = {table.name: table for table in task_of(TASKS[-1]).tables}["levels"].compute(rows)
     for i, below in enumerate(found["labels_below"]):
         share = np.average(rows.label <= rows.prediction[:, i], weights=rows.weight)
         assert below == pytest.approx(share, abs=1e-9)
@@ -101,9 +101,9 @@ def test_levels_have_the_coverage_of_each_quantile():
 def test_tables_of_no_rows_of_no_weight_and_of_unknown_predictions_are_empty_and_all_are_json(task):
     rows = scored(task, rows=700)
     for table in task_of(task).tables:
-        assert table.on(rows.at(slice(0, 0))) == {} == table.on(rows.predicted(rows.prediction * np.nan))
-        assert table.on(task_of(task).rows(rows.label, rows.prediction, 0 * rows.weight)) == {}
-        found = table.on(rows)
+        assert table.compute(rows.at(slice(0, 0))) == {} == table.compute(rows.predicted(rows.prediction * np.nan))
+        assert table.compute(task_of(task).rows(rows.label, rows.prediction, 0 * rows.weight)) == {}
+        found = table.compute(rows)
         assert found and len({len(values) for values in found.values()}) == 1
         json.dumps(found, allow_nan=False)
 
@@ -112,7 +112,7 @@ def test_tables_of_no_rows_of_no_weight_and_of_unknown_predictions_are_empty_and
 def test_tables_of_one_class_say_what_is_undefined(only):
     rows = scored("binary", rows=700)
     rows = rows.at(rows.label == only)
-    found = {table.name: table.on(rows) for table in task_of("binary").tables}
+    found = {table.name: table.compute(rows) for table in task_of("binary").tables}
     json.dumps(found, allow_nan=False)
     assert found["per_class"]["recall"][int(1 - only)] is None
     rate = found["roc"]["true_positive_rate" if only == 0 else "false_positive_rate"]
@@ -123,7 +123,7 @@ def test_tables_of_one_class_say_what_is_undefined(only):
 def test_a_confusion_of_many_classes_keeps_its_heaviest_pairs():
     r = np.random.default_rng(0)
     rows = task_of("multiclass").rows(r.integers(0, 50, 3000), r.dirichlet(np.ones(50), 3000))
-    found = tables.CONFUSION.on(rows)
+    found = tables.CONFUSION.compute(rows)
     assert len(found["label"]) == tables.MOST_PAIRS and min(found["rows"]) > 0
 
 

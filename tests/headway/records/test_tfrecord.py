@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headway.errors import DataError, StoreError
-from headway.records.tfrecord import ShardWriter, frame, masked, read_records
+from headway.records.tfrecord import ShardWriter, frame, masked_crc32c, read_records
 
 RECORDS = [b"", b"a", b"record " * 1000]
 
@@ -39,7 +39,7 @@ def test_golden_framing():
     assert frame(b"headway").hex() == "0700000000000000bbd79f1168656164776179a18aced3"
     wanted = "a237515dcbcc6fd781d570fe6fc0160ebc7ccd18d32c98148cd478f6a88b3385"
     assert hashlib.sha256(b"".join(map(frame, RECORDS))).hexdigest() == wanted
-    assert masked(b"123456789") == (((0xE3069283 >> 15) | (0xE3069283 << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+    assert masked_crc32c(b"123456789") == (((0xE3069283 >> 15) | (0xE3069283 << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 @given(cut=st.integers(0, 7000 + 3 * 16 + 1))

@@ -12,8 +12,8 @@ import time
 import pytest
 
 from headway.errors import Locked, StoreError
-from headway.registry.gc import CHECKPOINT_SECONDS, collect, removal_lock, remove, running
-from headway.registry.leases import overlap, reading
+from headway.registry.gc import CHECKPOINT_SECONDS, collect, removal_lock, remove, run_lease
+from headway.registry.leases import leased_version, overlap
 from headway.registry.registry import Registry
 from headway.storage.store import Store
 from tests.run_files import save_run
@@ -131,9 +131,9 @@ from headway.registry.registry import Registry
 from headway.storage.store import Store
 store = Store(Path(sys.argv[1]))
 what = {
-    "run": lambda: gc.running(store, "taxi", "theirs"),
+    "run": lambda: gc.run_lease(store, "taxi", "theirs"),
     "gc": lambda: gc.removal_lock(store),
-    "reader": lambda: leases.reading(Registry(store, "flights"), "2", "predict"),
+    "reader": lambda: leases.leased_version(Registry(store, "flights"), "2", "predict"),
 }[sys.argv[2]]
 with what():
     print("held", flush=True)
@@ -173,17 +173,17 @@ def test_nothing_is_collected_while_another_process_runs_a_pipeline(store):
 def test_a_run_does_not_begin_while_another_process_collects(store):
     waited = []
     with another_process(store, "gc") as process:
-        began = running(store, "taxi", "mine", wait_seconds=0.3, on_wait=waited.append)
+        began = run_lease(store, "taxi", "mine", wait_seconds=0.3, on_wait=waited.append)
         with pytest.raises(Locked, match="command clean") as error, began:
             raise AssertionError("unreachable")
         assert "headway clean has ended" in error.value.fix and len(waited) == 1
         threading.Timer(0.5, process.kill).start()
-        with running(store, "taxi", "mine"), pytest.raises(Locked, match="run mine"), removal_lock(store):
+        with run_lease(store, "taxi", "mine"), pytest.raises(Locked, match="run mine"), removal_lock(store):
             raise AssertionError("unreachable")
 
 
 def test_a_reader_does_not_wait_for_a_collection_of_other_things(store, three):
-    with removal_lock(store), reading(three, "2", "predict") as version:
+    with removal_lock(store), leased_version(three, "2", "predict") as version:
         assert version.number == 2
 
 
@@ -238,7 +238,7 @@ def test_a_reader_that_comes_while_its_version_is_removed_waits_and_is_told(stor
 
     def late():
         try:
-            with reading(five, "5", "predict"):
+            with leased_version(five, "5", "predict"):
                 answers.append("read")
         except StoreError as error:
             answers.append(error.problem)
@@ -275,7 +275,7 @@ def test_a_reader_that_follows_a_pointer_reads_what_it_moved_to(store, five, mon
         return found
 
     monkeypatch.setattr(Registry, "number", stale)
-    with reading(five, "shadow", "predict") as version:
+    with leased_version(five, "shadow", "predict") as version:
         assert version.number == 3
 
 
@@ -285,7 +285,7 @@ def test_who_may_not_write_may_read(store, five, monkeypatch):
 
     monkeypatch.setattr("headway.registry.leases.lease", refuse)
     notes = []
-    with reading(five, "champion", "predict", note=notes.append) as version:
+    with leased_version(five, "champion", "predict", note=notes.append) as version:
         assert version.number == 4
     wanted = ["headway clean does not know that version 4 is being read: locks: cannot be written: permission denied"]
     assert notes == wanted

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import StoreError
-from headway.registry.leases import reading
+from headway.registry.leases import leased_version
 from headway.registry.registry import Registry, Version, names
 
 
@@ -126,7 +126,7 @@ MOVES = {
     "rollback to it": lambda registry: registry.rollback(2),
     "promote": lambda registry: registry.promote(2, reason=""),
     "alias": lambda registry: registry.set_alias("stable", 2),
-    "a server or a prediction that loads it": lambda registry: reading(registry, "2", "serve").__enter__(),
+    "a server or a prediction that loads it": lambda registry: leased_version(registry, "2", "serve").__enter__(),
 }
 
 

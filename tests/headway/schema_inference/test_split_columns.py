@@ -102,7 +102,7 @@ AS_FROZEN = {c.name: c for c in FROZEN}
 def codes(read, raw=RAW, frozen=FROZEN, kept=None):
     rows = RowSplit(SplitConfig(eval=0.4, test=0.3), read, frozen)
     batch = coerce(raw, read).batch
-    return rows.assigned(batch if kept is None else batch.take(pa.array(kept)), raw, kept).hashes.tolist()
+    return rows.assign_splits(batch if kept is None else batch.take(pa.array(kept)), raw, kept).hashes.tolist()
 
 
 @pytest.mark.parametrize(

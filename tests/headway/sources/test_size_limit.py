@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.sources.base import Chunk, Malformed
-from headway.sources.discovery.spans import bounded
+from headway.sources.discovery.spans import reject_large_rows
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from headway.sources.discovery.spans import bounded
 )
 def test_a_row_with_an_oversize_cell_is_set_aside(big):
     batch = pa.RecordBatch.from_arrays([pa.array([0, 1, 2, 3]), big], names=["id", "big"])
-    done = bounded(Chunk(batch, 100, None, (Malformed(7, "x", "y"),)), 10)
+    done = reject_large_rows(Chunk(batch, 100, None, (Malformed(7, "x", "y"),)), 10)
     assert done.batch.column(0).to_pylist() == [0, 2, 3] and done.positions().tolist() == [100, 102, 103]
     assert [(bad.row, bad.column) for bad in done.malformed] == [(7, None), (101, "big")]
     assert "max_cell_bytes: 10" in done.malformed[1].reason
@@ -34,7 +34,7 @@ def test_a_row_with_an_oversize_cell_is_set_aside(big):
 def test_what_is_left_is_within_the_bound_and_nothing_is_lost(values, start, bound):
     array = pa.array([b"zzzzzzzzzzzz"] * start + values, pa.binary()).slice(start)
     chunk = Chunk(pa.RecordBatch.from_arrays([array], names=["a"]), 0)
-    done = bounded(chunk, bound)
+    done = reject_large_rows(chunk, bound)
     small = [(i, v) for i, v in enumerate(values) if v is None or len(v) <= bound]
     assert list(zip(done.positions().tolist(), done.batch.column(0).to_pylist(), strict=True)) == small
     assert sorted([bad.row for bad in done.malformed] + [i for i, _ in small]) == list(range(len(values)))
@@ -42,4 +42,4 @@ def test_what_is_left_is_within_the_bound_and_nothing_is_lost(values, start, bou
 
 def test_columns_within_the_bound_are_passed_on_untouched():
     chunk = Chunk(pa.record_batch({"a": [1.0], "s": ["x"], "l": [[1]]}), 5)
-    assert bounded(chunk, 100) is chunk
+    assert reject_large_rows(chunk, 100) is chunk

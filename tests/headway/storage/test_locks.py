@@ -17,7 +17,7 @@ from headway.storage import locks, process_identity
 from headway.storage.locks import Lock as AnyLock
 from headway.storage.locks import describe
 from headway.storage.objects import Folder
-from headway.storage.process_identity import boot, host_name
+from headway.storage.process_identity import boot_id, host_name
 from tests.waiting import until
 
 
@@ -33,7 +33,7 @@ def path(tmp_path):
 def owned_by(path, *, pid: int, host: str | None = None, expires_in: float = 60.0, **facts) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     value = {"token": "theirs", "host": host or host_name(), "pid": pid, "since": "then", "renewed": "lately"}
-    value |= {"boot": boot(), "lease": 0.6}
+    value |= {"boot": boot_id(), "lease": 0.6}
     path.write_text(json.dumps(value | {"expires": time.time() + expires_in} | facts))
 
 
@@ -252,7 +252,7 @@ def test_two_machines_of_one_host_name_do_not_take_each_others_locks(path):
     owned_by(path, pid=2**22 + 1, boot="another machine's", expires_in=60)
     with pytest.raises(Locked, match=f"on {host_name()}"):
         Lock(path).acquire()
-    owned_by(path, pid=2**22 + 1, boot=process_identity.boot(), expires_in=60)
+    owned_by(path, pid=2**22 + 1, boot=process_identity.boot_id(), expires_in=60)
     with Lock(path).held():
         pass
 

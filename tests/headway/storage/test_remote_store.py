@@ -253,16 +253,16 @@ def test_what_another_machine_reads_or_runs_is_not_collected_from_the_bucket(mac
         registry.publish(saved_model, {})
     registry.promote(4, reason="")
     registry.set_alias("stable", 1)
-    with leases.reading(Registry(b, "flights"), "2", "predict") as version, gc.removal_lock(a) as remover:
+    with leases.leased_version(Registry(b, "flights"), "2", "predict") as version, gc.removal_lock(a) as remover:
         garbage = gc.collect(a, keep_runs=0, keep_versions=0)
         assert [item.path.name for item in garbage] == ["2", "3"]
         removed = gc.remove(remover, garbage, keep_versions=0)
         assert [item.path.name for item in removed] == ["3"]
         assert b.local(version.path) == version.path, "it is still whole"
-        with pytest.raises(Locked, match="command clean"), gc.running(b, "flights", "r", wait_seconds=0):
+        with pytest.raises(Locked, match="command clean"), gc.run_lease(b, "flights", "r", wait_seconds=0):
             raise AssertionError("unreachable")
     assert [v.number for v in Registry(machine("c"), "flights").versions()] == [1, 2, 4]
-    with gc.running(b, "flights", "r"), pytest.raises(Locked, match="run r"), gc.removal_lock(a):
+    with gc.run_lease(b, "flights", "r"), pytest.raises(Locked, match="run r"), gc.removal_lock(a):
         raise AssertionError("unreachable")
     assert objects(a, "locks") == [], "leases are taken back"
     with gc.removal_lock(a) as remover:

@@ -137,7 +137,7 @@ def batch_of(rows):
 def test_a_condition_means_what_it_means_row_by_row(condition, rows):
     text, oracle = condition
     assert of(text, batch_of(rows)) == [oracle(row) for row in rows]
-    assert parse(text).keep(batch_of(rows)).to_pylist() == [oracle(row) is True for row in rows]
+    assert parse(text).row_mask(batch_of(rows)).to_pylist() == [oracle(row) is True for row in rows]
 
 
 @given(numbers(), st.lists(TABLE, min_size=1, max_size=8))
@@ -245,7 +245,7 @@ def test_an_expression_may_span_lines_and_be_a_constant():
 def test_empty_batches():
     empty = BATCH.slice(0, 0)
     for text in ("i % 2 == 1", "f > 0.1", "s in ['a']", "code == 'a' and flag", "True"):
-        assert parse(text).keep(empty).to_pylist() == []
+        assert parse(text).row_mask(empty).to_pylist() == []
 
 
 # --- refusals
@@ -381,7 +381,7 @@ def test_types_that_do_not_go_together_are_named_with_their_columns(text):
 def test_a_misfit_names_the_part_the_column_what_it_holds_and_the_fix(text, problem, fix):
     columns = {"s": ["x"], "i": [1], "a b": ["x"], "d": [datetime.date(2013, 1, 31)], "l": [[1]]}
     with pytest.raises(DataError) as error:
-        parse(text).keep(pa.record_batch(columns))
+        parse(text).row_mask(pa.record_batch(columns))
     assert problem in error.value.problem and fix in error.value.fix
 
 
@@ -391,15 +391,15 @@ def test_a_misfit_names_the_part_the_column_what_it_holds_and_the_fix(text, prob
 def test_dates_and_times_are_compared_with_text_in_utc(kind):
     times = pa.array(["2013-01-30", "2013-01-31", None]).cast(pa.timestamp("us")).cast(kind, safe=False)
     batch = pa.record_batch({"d": times})
-    assert parse("d >= '2013-01-31'").keep(batch).to_pylist() == [False, True, False]
+    assert parse("d >= '2013-01-31'").row_mask(batch).to_pylist() == [False, True, False]
     if getattr(kind, "tz", None):
-        assert parse("d == '2013-01-31T09:00:00+09:00'").keep(batch).to_pylist() == [False, True, False]
-    assert parse("'2013-01-01' < d and d < '2013-01-31'").keep(batch).to_pylist() == [True, False, False]
+        assert parse("d == '2013-01-31T09:00:00+09:00'").row_mask(batch).to_pylist() == [False, True, False]
+    assert parse("'2013-01-01' < d and d < '2013-01-31'").row_mask(batch).to_pylist() == [True, False, False]
 
 
 def test_a_filter_must_be_a_condition():
     with pytest.raises(ConfigError, match="gives numbers, but a condition is needed"):
-        parse("i + 1").keep(BATCH)
+        parse("i + 1").row_mask(BATCH)
 
 
 LEAST = -(2**63)

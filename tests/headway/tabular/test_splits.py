@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headway.config import load
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import Column
-from headway.tabular.splits import SplitConfig, assigned, column_hash, row_hash, stored_value, window_splits
+from headway.tabular.splits import SplitConfig, assign_splits, column_hash, row_hash, stored_value, window_splits
 
 GOLDEN = pa.RecordBatch.from_pydict(
     {
@@ -29,7 +29,7 @@ ROWS = st.lists(
 
 
 def split_of(config, batch):
-    return assigned(config, batch).codes
+    return assign_splits(config, batch).codes
 
 
 def batch_of(rows, encoded=False):
@@ -232,20 +232,20 @@ def test_rows_from_a_value_on_are_eval():
     day = Column(name="day", type="int64", nullable=True, temporal="date")
     begins = [stored_value(text, day, where="split") for text in (config.eval_from, config.test_from)]
     assert begins == [15_706, 15_708]
-    assert assigned(config, batch, begins=begins).codes.tolist() == [0, 1, 1, 2]
+    assert assign_splits(config, batch, begins=begins).codes.tolist() == [0, 1, 1, 2]
     assert window_splits(config, ["all"])["test"] == [("all", "test")]
     assert window_splits(SplitConfig(mode="column", column="day", eval_from="2013-01-01"), ["all"])["test"] == []
     with pytest.raises(DataError, match=r"1 row has no value(.|\n)*source.where: day is not None"):
-        assigned(config, pa.RecordBatch.from_pydict({"day": pa.array([None, 1])}), begins=begins)
+        assign_splits(config, pa.RecordBatch.from_pydict({"day": pa.array([None, 1])}), begins=begins)
 
 
 def test_integers_beyond_a_double_are_split_exactly():
     first = 1_700_000_000_000_000_001  # nanoseconds since 1970
     batch = pa.RecordBatch.from_pydict({"ts": pa.array([first - 1, first, first + 1])})
     config = SplitConfig(mode="column", column="ts", eval_from="2023-11-14 22:13:20", test_from="2023-11-15")
-    assert assigned(config, batch, begins=[first, first + 1]).codes.tolist() == [0, 1, 2]
+    assert assign_splits(config, batch, begins=[first, first + 1]).codes.tolist() == [0, 1, 2]
     few = pa.RecordBatch.from_pydict({"ts": pa.array([5, 6, 7])})
-    assert assigned(config, few, begins=[5.5, float("inf")]).codes.tolist() == [0, 1, 1]
+    assert assign_splits(config, few, begins=[5.5, float("inf")]).codes.tolist() == [0, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_tables_are_those_that_its_labels_and_predictions_allow(tmp_path, kind, 
     rows = task.rows(label, prediction)
     found = task.tables_for(rows)
     assert " ".join(table.name for table in found) == tables
-    assert all(table.on(rows) for table in found)
+    assert all(table.compute(rows) for table in found)
 
 
 def test_the_worst_slices_are_those_of_its_loss_per_row(tmp_path):

@@ -6,8 +6,8 @@ import sys
 
 PROGRAM = """
 import sys
-from headway.user_code.quiet_stderr import without_tensorflows_lines
-with without_tensorflows_lines():
+from headway.user_code.quiet_stderr import filtered_stderr
+with filtered_stderr():
     print("I0000 00:00:1795706485.020086   24166 port.cc:153] oneDNN", file=sys.stderr, flush=True)
     print("mine", file=sys.stderr, flush=True)
     sys.stdin.read()

@@ -9,7 +9,7 @@ from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.schema.columns import Column, Schema
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.drift import drift, shifted_numbers
+from headway.validation.drift import check_drift, shifted_numbers
 from headway.validation.stage import ChampionFacts, ValidateConfig, ValidateRequest, validate
 from tests.headway.statistics.made import statistics_of
 
@@ -123,9 +123,8 @@ def test_equal_data_move_and_drift_in_at_most_one_draw_of_a_hundred():
         random = np.random.default_rng(seed)
         (numbers, ours), (_, theirs) = of(random), of(random)
         found = [*shifted_numbers("eval", ours, theirs, numbers, by_time=True)]
-        found += [
-            a for a in drift(ours, theirs, "version 3", ValidateConfig(drift={"min_rows": 400})) if a.severity != "info"
-        ]
+        config = ValidateConfig(drift={"min_rows": 400})
+        found += [a for a in check_drift(ours, theirs, "version 3", config) if a.severity != "info"]
         raised += bool(found)
     assert raised <= 2
 
@@ -136,8 +135,8 @@ def test_infinities_are_not_counted_as_missing():
         delay[: round(share * ROWS)] = np.inf
         return statistics_of(COLUMNS[1:2], pa.record_batch({"delay": delay}))
 
-    assert list(drift(of(0.3), of(0.0), "version 3", ValidateConfig())) == []
-    assert list(drift(of(1.0), of(0.0), "version 3", ValidateConfig())) == []  # `infinite` and `all missing` say it
+    assert list(check_drift(of(0.3), of(0.0), "version 3", ValidateConfig())) == []
+    assert list(check_drift(of(1.0), of(0.0), "version 3", ValidateConfig())) == []  # `infinite`, `all missing` say it
 
 
 def test_drift_of_dates_is_told_in_dates(tmp_path):
@@ -147,7 +146,7 @@ def test_drift_of_dates_is_told_in_dates(tmp_path):
         born = pa.record_batch({"born": pa.array(np.arange(first, first + ROWS))})
         statistics_of([column], born).save(tmp_path / str(first))
         pieces.append(SplitStatistics.load(tmp_path / str(first)))
-    [told] = drift(pieces[1].with_units([column]), pieces[0], "version 3", ValidateConfig())
+    [told] = check_drift(pieces[1].with_units([column]), pieces[0], "version 3", ValidateConfig())
     assert "its median went from 1985-06-23 to 1995-06-23" in told.message
 
 
@@ -234,5 +233,5 @@ def test_a_column_that_was_seldom_there_and_now_is_not_drifts_where_five_values_
         delay = pa.array(np.arange(ROWS, dtype=np.float32), mask=np.arange(ROWS) >= present)
         return statistics_of(COLUMNS[1:2], pa.record_batch({"delay": delay}))
 
-    found = list(drift(of(0), of(round(share * ROWS)), "version 3", ValidateConfig()))
+    found = list(check_drift(of(0), of(round(share * ROWS)), "version 3", ValidateConfig()))
     assert [said in a.message for a in found] == ([True] if said else [])

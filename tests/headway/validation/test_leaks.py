@@ -6,7 +6,7 @@ import pytest
 
 from headway.schema.columns import Column
 from headway.validation.config import LEAKAGE
-from headway.validation.leaks import leakage, repeated, strengths
+from headway.validation.leaks import check_leakage, repeated, strengths
 from tests.headway.statistics.made import statistics_of
 
 ROWS = 20_000
@@ -22,7 +22,7 @@ def split(columns):
 
 def findings(columns, task, bound=LEAKAGE):
     train = split(columns)
-    return list(leakage(train, strengths(train, list(columns), task), task, bound))
+    return list(check_leakage(train, strengths(train, list(columns), task), task, bound))
 
 
 def suspects(columns, task, bound=LEAKAGE):

@@ -12,7 +12,7 @@ from headway.records.encode import encode_classic
 from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import Column
 from headway.validation.config import ValidateConfig
-from headway.validation.drift import drift
+from headway.validation.drift import check_drift
 from headway.validation.serving import checksum, serving_rows
 from tests.headway.statistics.made import statistics_of
 
@@ -33,7 +33,7 @@ def batch(rows=2000, share=0.5):
 def drifted(served):
     """What serving rows are told of beside the train rows."""
     return [
-        *drift(
+        *check_drift(
             served,
             statistics_of(COLUMNS, batch()),
             "the train rows",

@@ -19,7 +19,7 @@ from tfcore.data.dataset import (
     select,
     selection_of,
     shuffle,
-    stacked,
+    stack_rows,
     vary,
 )
 from tfcore.data.order import Start
@@ -125,7 +125,7 @@ def test_vary_has_rows_varied_a_chunk_at_a_time():
 
 def test_stacks_are_batches_of_rows_in_their_order():
     rows = cut(8, 8, 8).rebatch(12, drop_remainder=True)
-    found = [stack["numeric"].numpy() for stack in stacked(rows, [3, 4], rows.element_spec)]
+    found = [stack["numeric"].numpy() for stack in stack_rows(rows, [3, 4], rows.element_spec)]
     assert [stack.shape for stack in found] == [(3, 4, 1)] * 2
     assert np.concatenate(found).reshape(-1).tolist() == list(range(24))
 

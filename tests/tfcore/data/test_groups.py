@@ -75,7 +75,7 @@ def test_an_epoch_is_every_row_once_in_whole_batches_that_can_begin_anywhere(sha
     of_row = np.repeat(np.arange(sum(map(len, shards.runs))), np.concatenate(shards.runs))
     kept = np.ones(shards.total, bool)
     if holdout:
-        keeps = [holdout.keeps(i, int(runs.sum())) for i, runs in enumerate(shards.runs)]
+        keeps = [holdout.row_mask(i, int(runs.sum())) for i, runs in enumerate(shards.runs)]
         kept = np.concatenate(keeps)
     of_row = of_row[kept]
     orders = []
@@ -90,16 +90,16 @@ def test_an_epoch_is_every_row_once_in_whole_batches_that_can_begin_anywhere(sha
             empty = np.flatnonzero(chosen < 0)
             before_it = chosen[empty - 1]
             assert np.all(chosen[empty] == np.where(before_it < 0, before_it, -1 - before_it)) and 0 not in empty
-        assert bounds[-1] == plan.rows and len(stream) == batch * order.batches(epoch)
+        assert bounds[-1] == plan.rows and len(stream) == batch * order.batch_count(epoch)
         assert sorted(i for i in stream if i >= 0) == list(range(plan.rows))
         batches = [[int(of_row[i]) for i in stream[at : at + batch] if i >= 0] for at in range(0, len(stream), batch)]
         assert sum(len(set(groups)) for groups in batches) == len(set(of_row.tolist()))
         for now, after in itertools.pairwise(batches):  # the next group did not fit
             assert len(now) + after.count(after[0]) > batch
         orders.append(stream)
-    total = order.batches(0)
+    total = order.batch_count(0)
     assert order.epochs(total) == 1
-    step = data.draw(st.integers(0, total + order.batches(1) - 1))
+    step = data.draw(st.integers(0, total + order.batch_count(1) - 1))
     start = order.start(step)
     assert (start.epoch, step - start.epoch * total) == (int(step >= total), step if step < total else step - total)
     chosen, before = order.window(start.epoch, start.window)
@@ -121,7 +121,7 @@ def made(written, **training):
 
 def batches(data, first, count):
     """(x, group, weight) of so many batches."""
-    stack = next(data.stacks(count)(first))
+    stack = next(data.stack_reader(count)(first))
     return [stack[name].numpy().reshape(count, 32, -1)[:, :, 0] for name in ("numeric", "group", "weight")]
 
 
@@ -158,24 +158,24 @@ def test_read_kept_and_resumed_alike(tmp_path, monkeypatch, per_record, options,
             np.testing.assert_array_equal(ours[first : first + 17], theirs)
     x, group, weight = kept
     whole = {}
-    for ids in group[: data.rows.plan.groups.batches(0)]:
+    for ids in group[: data.rows.plan.groups.batch_count(0)]:
         for one in set(ids) - {NO_GROUP}:
             assert one not in whole
             whole[one] = int(np.sum(ids == one))
     named = [size for i, size in enumerate(SIZES) if i not in (3, 4)]
     if not options:
         assert sorted(whole.values()) == sorted(named)
-        assert np.sum(weight[: data.rows.plan.groups.batches(0)]) == SIZES.sum() == data.rows.count
+        assert np.sum(weight[: data.rows.plan.groups.batch_count(0)]) == SIZES.sum() == data.rows.count
     elif "early_stopping" in options:
         assert 0.6 * len(named) < len(whole) < 0.95 * len(named) and set(whole.values()) <= set(named)
         assert (
-            np.sum(weight[: data.rows.plan.groups.batches(0)])
+            np.sum(weight[: data.rows.plan.groups.batch_count(0)])
             == data.rows.count
             == SIZES.sum() - data.rows.held_out_count
         )
         held_out = np.concatenate([rows["weight"].numpy() for rows in data.holdout()])
         assert held_out.sum() == data.rows.held_out_count
-    assert np.sum(weight[: data.rows.plan.groups.batches(0)] > 0) == data.rows.plan.order.rows
+    assert np.sum(weight[: data.rows.plan.groups.batch_count(0)] > 0) == data.rows.plan.order.rows
     assert np.isfinite(x).all()
 
 
@@ -189,7 +189,7 @@ def test_augmented_rows_resume_too(tmp_path):
     data = training_data(asked(written, fitted, TrainingConfig(**given)))
 
     def images(first, count):
-        return next(data.stacks(count)(first))["image_photo"].numpy()
+        return next(data.stack_reader(count)(first))["image_photo"].numpy()
 
     found, stored = images(0, 70), {photo.tobytes() for photo in photos}
     np.testing.assert_array_equal(found[45:], images(45, 25))

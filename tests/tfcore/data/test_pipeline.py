@@ -13,7 +13,7 @@ from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tests.example_shards import dataset_of
 from tfcore.data.dataset import evaluation_dataset, training_rows
-from tfcore.data.reader import Holdout, Labeler, Shards, safe
+from tfcore.data.reader import Holdout, Labeler, Shards, with_data_errors
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.fit import fit_parameters
@@ -75,7 +75,7 @@ def _training(shards, parameters, **options):
 
 def _take(dataset, shards, stacks):
     found = []
-    for stack in safe(dataset, shards):
+    for stack in with_data_errors(dataset, shards):
         found.append(stack["numeric"].numpy()[:, :, 0].astype(int))
         if len(found) == stacks:
             break
@@ -151,7 +151,7 @@ def test_a_holdout_and_the_rest_are_apart_and_together_everything(tmp_path, per_
     for inside in (True, False):
         holdout = Holdout.by_place(shards, 0.25, inside=inside)
         dataset = evaluation_dataset(shards, Transform(parameters), labeler, batch=64, holdout=holdout)
-        rows = [b["numeric"].numpy()[b["valid"].numpy(), 0] for b in safe(dataset, shards)]
+        rows = [b["numeric"].numpy()[b["valid"].numpy(), 0] for b in with_data_errors(dataset, shards)]
         found[inside] = np.concatenate(rows).astype(int).tolist()
         assert training_rows(shards, holdout) == len(found[inside])
     assert sorted(found[True] + found[False]) == list(range(533))
@@ -165,7 +165,7 @@ def test_evaluation_keeps_the_order_and_fills_up_with_weight_zero(tmp_path, per_
     dataset = evaluation_dataset(
         shards, Transform(parameters), Labeler(parameters.label, weight=COLUMNS[2]), batch=32, raw=raw
     )
-    batches = [raw.unpack(packed) for packed in safe(dataset, shards)]
+    batches = [raw.unpack(packed) for packed in with_data_errors(dataset, shards)]
     assert [b["numeric"].shape[0] for b in batches] == [32, 32, 32]
     valid = np.concatenate([b["valid"].numpy() for b in batches])
     numbers = np.concatenate([b["numeric"].numpy()[:, 0] for b in batches])
@@ -229,7 +229,7 @@ def test_row_groups_of_any_size_give_the_same_inputs(tmp_path):
         shard.add(batch)
         shard.finish()
         shards = Shards((str(path),), (tuple(shard.rows),), KINDS)
-        (found[per_record],) = safe(evaluation_dataset(shards, transform, labeler, batch=70), shards)
+        (found[per_record],) = with_data_errors(evaluation_dataset(shards, transform, labeler, batch=70), shards)
     names = ("numeric", "categorical", "label", "weight")
     for name in names:
         # the last bit of a logarithm depends on where in a vector the number stands
@@ -266,7 +266,7 @@ def test_whole_shards_of_other_columns_are_not_called_damaged(tmp_path):
     shards = Shards(shards.paths, shards.rows, (*COLUMNS[:2], weight, *COLUMNS[3:]))
     labeler = Labeler(parameters.label, weight=weight)
     with pytest.raises(DataError, match="are whole, but"):
-        list(safe(evaluation_dataset(shards, Transform(parameters), labeler, batch=40), shards))
+        list(with_data_errors(evaluation_dataset(shards, Transform(parameters), labeler, batch=40), shards))
 
 
 def test_class_weights_multiply_the_weight_column(tmp_path):
@@ -308,4 +308,4 @@ def test_a_preprocess_that_fails_on_the_data_is_not_called_a_damaged_shard(tmp_p
 
     said = r"^preprocess: the function failed on the data: assertion failed: \[too much:\]"
     with pytest.raises(ConfigError, match=said):
-        list(safe(tf.data.Dataset.range(5).map(derived, num_parallel_calls=2), shards))
+        list(with_data_errors(tf.data.Dataset.range(5).map(derived, num_parallel_calls=2), shards))

@@ -9,7 +9,7 @@ from tests.example_shards import dataset_of
 from tests.tfcore.data.test_pipeline import _write
 from tfcore.data.dataset import RowCache, gather
 from tfcore.data.groups import gather_with_fillers
-from tfcore.data.reader import Holdout, Labeler, safe
+from tfcore.data.reader import Holdout, Labeler, with_data_errors
 from tfcore.graph.python_op import numpy_op
 from tfcore.train.augment import Augment
 from tfcore.train.config import AugmentConfig
@@ -29,7 +29,7 @@ def _stacks(shards, parameters, keep, *, transform=None, count=40, **options):
         keep_bytes=keep,
         **options,
     )
-    found = safe(made, shards)
+    found = with_data_errors(made, shards)
     return made.element_spec, [{name: value.numpy() for name, value in next(found).items()} for _ in range(count)]
 
 
@@ -113,7 +113,7 @@ def test_kept_rows_are_those_that_were_read(tmp_path):
     )
     for path in shards.paths:
         tf.io.gfile.remove(path)
-    epochs = [next(it)["numeric"].numpy()[0, :, 0] for it in [safe(made, shards)] for _ in range(3)]
+    epochs = [next(it)["numeric"].numpy()[0, :, 0] for it in [with_data_errors(made, shards)] for _ in range(3)]
     assert all(sorted(epoch.tolist()) == list(range(83)) for epoch in epochs)
     assert (epochs[0] != epochs[1]).any()
 
@@ -129,7 +129,7 @@ def test_places_are_picked_by_xla_as_by_tensorflow(pick, jit):
         "valid": tf.range(50) % 3 == 0,
     }
     kept = RowCache(rows, order=None)
-    picked = kept.picked(pick, 20, jit=jit)
+    picked = kept.row_picker(pick, 20, jit=jit)
     places = tf.random.shuffle(tf.range(50))[:20]
     if pick is gather_with_fillers:  # some that only fill up
         places = tf.where(tf.range(20) % 4 == 0, -1 - places, places)
@@ -141,5 +141,5 @@ def test_places_are_picked_by_xla_as_by_tensorflow(pick, jit):
 
 def test_text_is_picked_without_xla():
     kept = RowCache({"word": tf.constant([b"a", b"b", b"c"])}, order=None)
-    pick = kept.picked(gather, 2, jit=True)
+    pick = kept.row_picker(gather, 2, jit=True)
     assert pick(tf.constant([2, 0]))["word"].numpy().tolist() == [b"c", b"a"]

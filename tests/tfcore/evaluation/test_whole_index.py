@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from tfcore.evaluation import items
-from tfcore.evaluation.items import KnownItems, WholeIndex, ranked
+from tfcore.evaluation.items import KnownItems, WholeIndex, ranks_and_best
 
 
 @pytest.mark.parametrize("block", [1, 40, 1 << 20])
@@ -17,7 +17,7 @@ def test_ranks_and_best_items_are_those_of_a_sort_of_all(monkeypatch, block):
     out[np.arange(9), np.maximum(own, 0)] = False
     out[3] = True
     own[3] = -1
-    ranks, best = ranked(users, vectors, own, *np.nonzero(out), 5)
+    ranks, best = ranks_and_best(users, vectors, own, *np.nonzero(out), 5)
     for i in range(9):
         products = np.where(out[i], -np.inf, users[i].astype(float) @ vectors.T)
         order = [at for at in np.argsort(-products) if not out[i, at]]
@@ -26,7 +26,7 @@ def test_ranks_and_best_items_are_those_of_a_sort_of_all(monkeypatch, block):
 
 
 def test_of_equal_products_half_count_as_larger():
-    ranks, _ = ranked(
+    ranks, _ = ranks_and_best(
         np.ones((2, 1)), np.array([[2.0], [1.0], [1.0], [1.0], [0.0]]), np.array([1, 4]), *[np.zeros(0, int)] * 2, 2
     )
     assert ranks.tolist() == [3.0, 5.0]

@@ -12,9 +12,9 @@ from headway.errors import ConfigError, StoreError
 from tests.same_bytes import assert_same_bytes
 from tfcore.graph.python_op import all_nodes
 from tfcore.heads.head import head_of
-from tfcore.models.build import build, load_weights, save_weights, trained
+from tfcore.models.build import build, load_trained, load_weights, save_weights
 from tfcore.models.config import BUILT_IN, ModelConfig
-from tfcore.models.layers import HashDropout, ListEmbedding, OffsetEmbedding, hash_uniform, summed_by_id
+from tfcore.models.layers import HashDropout, ListEmbedding, OffsetEmbedding, hash_uniform, sum_by_id
 from tfcore.train.cost import SCATTERS
 
 
@@ -183,7 +183,7 @@ def test_terms_are_summed_by_id_as_a_scatter_sums_them(count, compiled):
     random = np.random.default_rng(count)
     ids = random.integers(0, 50, count) ** 2 // 7  # many of the low ids, none of most
     terms = random.standard_normal((count, 3)).astype(np.float32)
-    summed = tf.function(functools.partial(summed_by_id, rows=400), jit_compile=compiled, autograph=False)
+    summed = tf.function(functools.partial(sum_by_id, rows=400), jit_compile=compiled, autograph=False)
     expected = np.zeros((400, 3))
     np.add.at(expected, ids, terms)
     np.testing.assert_allclose(summed(tf.constant(terms), tf.constant(ids, tf.int32)), expected, rtol=1e-5, atol=1e-5)
@@ -231,11 +231,11 @@ def test_a_trained_model_is_built_once_for_the_same_weights_and_has_those_that_a
     found = []
     for model in models:
         save_weights(model, weights)
-        found.append(trained(ModelConfig(**SMALL), kind, seed=0, module=None, weights=weights))
+        found.append(load_trained(ModelConfig(**SMALL), kind, seed=0, module=None, weights=weights))
         np.testing.assert_allclose(found[-1](rows(kind)), model(rows(kind)), rtol=1e-6)
     assert found[0] is found[1]
     save_weights(models[0], tmp_path / "others")
-    others = trained(ModelConfig(**SMALL), kind, seed=0, module=None, weights=tmp_path / "others")
+    others = load_trained(ModelConfig(**SMALL), kind, seed=0, module=None, weights=tmp_path / "others")
     assert others is not found[1]
     np.testing.assert_allclose(found[1](rows(kind)), models[1](rows(kind)), rtol=1e-6)  # as it was
 

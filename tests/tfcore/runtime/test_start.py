@@ -134,7 +134,7 @@ def test_a_replay_that_is_stuck_in_native_code_ends_with_its_process(imported_ch
     (pid,) = imported_child.call("looking:look", {}, tmp_path)["waiting"]
     imported_child.call("looking:hang", {}, tmp_path)
     if end == "its parent has ended":
-        imported_child._process.let_go()
+        imported_child._process.close_stdin()
     else:
         if end == "killed":
             os.kill(imported_child.pid, signal.SIGKILL)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from headway.errors import HeadwayError
 from tfcore.graph.function import graph_function
-from tfcore.runtime.worker import describe, explained
+from tfcore.runtime.worker import describe, explain_error
 
 MODULE = """
 import keras
@@ -100,7 +100,7 @@ def test_without_a_line_of_the_users_the_one_line_has_the_reason():
     with pytest.raises(tf.errors.OpError) as caught:
         tf.gather(tf.zeros([3]), [7])
     error = caught.value.with_traceback(None)  # as where libraries alone lead to the op
-    reason, explanation = explained(error)
+    reason, explanation = explain_error(error)
     assert explanation is error
     told = describe(error)
     assert told["kind"] is None and told["traceback"]
@@ -115,7 +115,7 @@ def test_a_worker_that_was_lost_is_no_mistake_of_the_line_that_waited_for_it():
     for kind in (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError):
         with pytest.raises(kind) as caught:
             call(kind)
-        assert explained(caught.value)[1] is caught.value
+        assert explain_error(caught.value)[1] is caught.value
         assert describe(caught.value)["problem"] == f"{kind.__name__}: Socket closed"
 
 
@@ -123,5 +123,5 @@ def test_the_error_itself_stays_the_cause(user):
     module, _ = user
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         _in_a_graph(module.Table())(x=tf.fill([2, 2], 7.0))
-    _, told = explained(caught.value)
+    _, told = explain_error(caught.value)
     assert isinstance(told, HeadwayError) and told.__cause__ is caught.value

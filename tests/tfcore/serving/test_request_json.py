@@ -14,7 +14,7 @@ from headway.schema.columns import Column
 from headway.schema.tensor_name import tensor_name
 from tfcore.export.signatures import describe
 from tfcore.serving import request_json
-from tfcore.serving.request_json import RequestError, SignatureReader, most_values, parsed
+from tfcore.serving.request_json import RequestError, SignatureReader, most_values, parse_body
 
 COLUMNS = (
     Column(name="dep delay", type="float32", nullable=True),
@@ -30,7 +30,7 @@ ROW = {DELAY: 12.5, "hour": 7, "carrier": "UA", "taste": [1, 2.5, 3], "tags": ["
 
 def read(form, name, *values, signatures=SIGNATURES, columns=COLUMNS):
     """The rows of a body in this form."""
-    sent = parsed(bytearray(json.dumps({"sent": values}).encode()))["sent"]
+    sent = parse_body(bytearray(json.dumps({"sent": values}).encode()))["sent"]
     return getattr(SignatureReader(name, signatures[name], columns), form)(*sent)
 
 
@@ -234,7 +234,7 @@ def test_what_is_wrong_is_said_with_its_place_value_and_fix(form, name, sent, wo
 )
 def test_odd_json_is_refused_with_its_reason(body, words):
     with pytest.raises(RequestError) as error:
-        parsed(bytearray(body))
+        parse_body(bytearray(body))
     assert words in str(error.value)
 
 
@@ -256,8 +256,8 @@ def test_what_would_fill_the_memory_is_refused_before_it_does(monkeypatch):
     monkeypatch.setattr(request_json, "WIDE_BYTES", 1000)
     wide = json.dumps({"a": "x" * 1000 + "\U0001f525"}, ensure_ascii=False).encode()
     with pytest.raises(RequestError, match="too large for a letter outside Unicode's basic plane"):
-        parsed(bytearray(wide))
-    assert len(parsed(bytearray(wide[:900] + b'"}'))["a"]) == 893
+        parse_body(bytearray(wide))
+    assert len(parse_body(bytearray(wide[:900] + b'"}'))["a"]) == 893
 
 
 TEXTS = st.text(st.sampled_from('a,[{:"\\\n\u00e9\U0001f525'), max_size=8)

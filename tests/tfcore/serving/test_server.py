@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tfcore.serving import server
-from tfcore.serving.server import bound, make_server
+from tfcore.serving.server import bind_socket, make_server
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n"
 
@@ -39,7 +39,7 @@ async def app(scope, receive, send):
 def served(most=100):
     """The address of a server of so many connections."""
     one = make_server(app, most)
-    with bound("127.0.0.1", 0) as listener:
+    with bind_socket("127.0.0.1", 0) as listener:
         listener.listen()
         thread = threading.Thread(target=lambda: asyncio.run(one.serve(sockets=[listener])))
         thread.start()

@@ -95,7 +95,7 @@ def data(found, task, augment, batch=16, transforms=TRANSFORMS):
 
 def rows_of(found, task, augment, *, batch=16, stack=2, start=0, stacks=4, transforms=TRANSFORMS):
     """The rows of some stacks, one behind the other, by input."""
-    begun = data(found, task, augment, batch, transforms).stacks(stack)(start)
+    begun = data(found, task, augment, batch, transforms).stack_reader(stack)(start)
     taken = [next(begun) for _ in range(stacks)]
     return {
         name: np.concatenate([s[name].numpy().reshape(stack * batch, *s[name].shape[2:]) for s in taken])

@@ -4,7 +4,7 @@ import pytest
 
 from headway.storage.fingerprint import fingerprint
 from tfcore.models.config import CHOOSING, ModelConfig
-from tfcore.train.auto import FEW, LARGE, MOST_STEPS, Facts, described, resolve
+from tfcore.train.auto import FEW, LARGE, MOST_STEPS, Facts, resolve, settings_text
 from tfcore.train.config import EarlyStoppingConfig, TrainingConfig
 
 
@@ -29,8 +29,8 @@ def test_an_ensemble_passes_over_few_rows_often_and_chooses_its_decay_before_the
     rate = training.learning_rate
     assert rate.name == "cosine" and rate.restart == round(CHOOSING * training.steps)
     assert rate.warmup_steps < max(2, rate.restart / 10)
-    assert "no holdout" in described(training, model)
-    assert f"twice, from step {rate.restart:,}" in described(training, model)
+    assert "no holdout" in settings_text(training, model)
+    assert f"twice, from step {rate.restart:,}" in settings_text(training, model)
 
 
 def test_the_work_of_an_ensemble_is_that_of_a_row_up_to_a_bound_of_all():
@@ -61,7 +61,7 @@ def test_an_mlp_is_plain_and_a_holdout_ends_its_training(rows):
     assert model == ModelConfig(name="mlp") and training.steps <= MOST_STEPS
     assert training.learning_rate.name == "cosine" and training.learning_rate.restart == 0
     assert (training.early_stopping is None) == (rows < 100)
-    said = described(training, model)
+    said = settings_text(training, model)
     assert ("no holdout" in said) == (rows < 100) and "mlp" in said
 
 
@@ -155,4 +155,4 @@ def test_auto_stands_for_a_key_that_is_left_out():
 
 @pytest.mark.parametrize(("epochs", "said"), [(1, "1 epoch of"), (0.5, "0.5 epochs of"), (None, "3 epochs of")])
 def test_epochs_are_counted_in_words(epochs, said):
-    assert said in described(TrainingConfig(epochs=epochs), ModelConfig())
+    assert said in settings_text(TrainingConfig(epochs=epochs), ModelConfig())

@@ -53,7 +53,7 @@ def held(shards, share, group=None, latest=None):
     if drawn.holdout is None:
         assert drawn.problem
         return None
-    return np.concatenate([drawn.holdout.keeps(i, sum(rows)) for i, rows in enumerate(shards.rows)])
+    return np.concatenate([drawn.holdout.row_mask(i, sum(rows)) for i, rows in enumerate(shards.rows)])
 
 
 @settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -101,7 +101,7 @@ def test_many_units_give_about_the_share_and_batches_have_none_of_them(tmp_path)
         return np.round(np.concatenate(numbers) * std + mean).astype(int)
 
     out = rows(data.holdout())
-    on = rows(stack for stack, _ in zip(data.stacks(8)(0), range(4), strict=False))
+    on = rows(stack for stack, _ in zip(data.stack_reader(8)(0), range(4), strict=False))
     assert len(out) == data.rows.held_out_count and not set(units[out]) & set(units[on])
 
 

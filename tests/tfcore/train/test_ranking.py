@@ -177,7 +177,7 @@ def wrongly_ordered(examples, out, **training):
     trained = TrainingSession(asked, Monitor())
     trained.run()
     wrong = pairs = 0
-    batches = next(training_data(request(examples)).stacks(26)(0))
+    batches = next(training_data(request(examples)).stack_reader(26)(0))
     for number in range(26):
         batch = {name: value[number] for name, value in batches.items()}
         scores = trained.model({name: batch[name] for name in ("numeric", "categorical")}).numpy()[:, 0]

@@ -49,7 +49,7 @@ def labels(written, sampling, *, batch=100, stack=5, start=0, stacks=4, data=Non
     config = TrainingConfig(batch_size=batch, sampling=sampling, **training)
     asked = TrainRequest(examples=(written.part("train"),), transform=written.fit(), training=config, seed=4)
     data = data or training_data(asked)
-    begun = data.stacks(stack)(start)
+    begun = data.stack_reader(stack)(start)
     taken = [next(begun) for _ in range(stacks)]
     rows = [
         np.concatenate([s[n].numpy().reshape(stack * batch, -1) for s in taken]) for n in ("numeric", "label", "weight")

@@ -192,7 +192,7 @@ def test_the_linear_baseline_is_of_the_rows_as_they_are_stored(examples, monkeyp
     monkeypatch.setattr(TrainingData, "_batches", lambda data, names: looked.append(data) or batches(data, names))
     weighted = data(class_weights={"1": 3.0})
     for begun in (data(), data(early_stopping={}), weighted):
-        next(begun.stacks(1)(0))
+        next(begun.stack_reader(1)(0))
         if begun.rows.held_out is not None:
             begun.holdout()
         found = begun.linear_baseline()

@@ -102,7 +102,7 @@ def test_a_weight_that_decays_loses_its_share_beside_what_the_optimizer_does():
     plain, decaying, data = step(), step(), batch()
     decaying.model.trainable_variables[0].decay = lambda: tf.constant([[0.1], [0.25], [0.0]])
     for it in (plain, decaying):
-        assert it.finish(it.part(data), it.copy_moving_averages()).applied
+        assert it.apply_if_finite(it.part(data), it.copy_moving_averages()).applied
     (moved, *others), (expected, *same) = (
         [v.numpy() for v in it.model.trainable_variables] for it in (decaying, plain)
     )
@@ -116,7 +116,7 @@ def test_a_weight_that_grows_is_moved_by_its_gradient_and_by_no_optimizer():
     before = growing.model.trainable_variables[0].numpy()
     for it in (plain, growing):
         done = it.part(data)
-        assert it.finish(done, it.copy_moving_averages()).applied
+        assert it.apply_if_finite(done, it.copy_moving_averages()).applied
     (moved, *others), (_, *same) = ([v.numpy() for v in it.model.trainable_variables] for it in (growing, plain))
     np.testing.assert_allclose(moved, before + done.gradients[0], rtol=1e-6)
     assert all(np.array_equal(a, b) for a, b in zip(others, same, strict=True))
@@ -140,11 +140,11 @@ def test_a_step_that_is_not_finite_is_skipped_in_one_place(spoilt):
     values.reshape(-1)[3] = np.inf
     before = [v.numpy() for v in it.model.variables]
     kept = it.copy_moving_averages()
-    done = it.finish(it.part(data | {spoilt: tf.constant(values)}), kept)
+    done = it.apply_if_finite(it.part(data | {spoilt: tf.constant(values)}), kept)
     assert not bool(done.applied)
     assert_same_bytes([v.numpy() for v in it.model.variables], before)
     assert int(it.counter) == 6 and int(it.optimizer.iterations) == 0
-    assert bool(it.finish(it.part(data), it.copy_moving_averages()).applied)
+    assert bool(it.apply_if_finite(it.part(data), it.copy_moving_averages()).applied)
     assert int(it.counter) == 7 and int(it.optimizer.iterations) == 1
 
 

@@ -13,7 +13,7 @@ from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tests.example_shards import dataset_of, write_examples
 from tfcore.data.dataset import evaluation_dataset
-from tfcore.data.reader import Labeler, Shards, safe
+from tfcore.data.reader import Labeler, Shards, with_data_errors
 from tfcore.graph.python_op import python_errors
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.fit import fit_parameters
@@ -154,7 +154,7 @@ def test_refused_and_missing_images_on_the_way_to_a_model(tmp_path):
     shards = Shards.of([(found.folder, found.result, "train")])
     tolerant = ImageDecoder(1000)
     labeler, transform = Labeler(parameters.label), Transform(parameters, tolerant=tolerant)
-    (batch,) = list(safe(evaluation_dataset(shards, transform, labeler, batch=8), shards))
+    (batch,) = list(with_data_errors(evaluation_dataset(shards, transform, labeler, batch=8), shards))
     assert "usable" not in batch and batch["image_photo"].shape == (8, *PIXELS)
     assert batch["weight"].numpy().tolist() == [1, 1, 1, 1, 1, 1, 0, 1]
     assert batch["numeric"].numpy()[:, 0].tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
@@ -162,7 +162,7 @@ def test_refused_and_missing_images_on_the_way_to_a_model(tmp_path):
     assert stack["image_photo"].shape == (2, 4, *PIXELS) and stack["weight"].numpy().sum() == 7
     strict = Transform(parameters, tolerant=ImageDecoder(0))
     with pytest.raises(DataError, match=r"images: TensorFlow refused 1 image, more than 1% of them"):
-        list(safe(evaluation_dataset(shards, strict, labeler, batch=8), shards))
+        list(with_data_errors(evaluation_dataset(shards, strict, labeler, batch=8), shards))
 
 
 def test_long_values_are_compared_whole_but_not_kept():

@@ -13,7 +13,7 @@ from headway.errors import ConfigError, DataError
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.transform.column_config import ColumnConfig
-from tfcore.transform.config import ColumnTransform, TransformConfig, check_chain, check_chains, fitting
+from tfcore.transform.config import ColumnTransform, TransformConfig, allowed_operations, check_chain, check_chains
 from tfcore.transform.fit import fit_parameters
 from tfcore.transform.layer import Vocabulary
 from tfcore.transform.parameters import TransformParameters, image_input
@@ -339,13 +339,13 @@ def _chain(value):
 def test_chains_accepted_by_the_check_run_and_the_rest_is_refused(kind, shape, op):
     column = Column(name="c", type=kind, nullable=True, shape=shape)
     chain = _chain({op: ONE.get(op, {})})
-    if op in fitting(column):
+    if op in allowed_operations(column):
         check_chain(column, chain, where="columns.c")
         return
     with pytest.raises(ConfigError) as error:
         check_chain(column, chain, where="columns.c")
     assert error.value.where == "columns.c" and "column 'c' holds" in error.value.problem
-    assert all(name in error.value.fix for name in fitting(column))
+    assert all(name in error.value.fix for name in allowed_operations(column))
 
 
 def test_only_features_with_operations_of_their_own_are_looked_at():

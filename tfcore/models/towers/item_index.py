@@ -87,8 +87,8 @@ class ItemIndex:
         """Returns the k items of the largest products with each row's user, best first: {"items", "scores"}, [rows, k].
 
         Args:
-            excluded: items of each row that are left out, [rows, n]; those that are not in the index are passed over.
-            there: bool [rows, n], which of them count.
+            excluded: items of each row that are left out, [rows, n]; items that are not in the index are ignored.
+            there: bool [rows, n], which of `excluded` count.
         """
         out = self._mask(self.places(excluded), there)
         left = self.vectors.shape[0] - tf.reduce_max(tf.reduce_sum(tf.cast(out, tf.int32), 1))

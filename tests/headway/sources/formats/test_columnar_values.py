@@ -10,7 +10,7 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 from headway.errors import DataError
-from headway.first_pipeline.draft import draft_of, look_at
+from headway.first_pipeline.draft import draft_of, read_source
 from headway.first_pipeline.found_files import found_source
 from headway.first_pipeline.yaml_text import pipeline_text
 from headway.schema.columns import ColumnConfig
@@ -146,7 +146,7 @@ def test_a_page_whose_checksum_does_not_hold_is_refused_and_its_column_named(ope
     assert error.value.where == files[0].path and "x: ignore" in error.value.fix
     rows, _, _ = in_stored_types(source, files, {"x": ColumnConfig(role="ignore")})  # what is not used never matters
     assert rows.column_names == ["y", "z"] and rows.num_rows == 1000
-    found, look = look_at(found_source(files[0].path))
+    found, look = read_source(found_source(files[0].path))
     draft = draft_of(found, look, LabelConfig(column="y"))
     assert "x: ignore" in pipeline_text(draft, path="data.parquet")
     assert any("'x' cannot be read" in doubt and files[0].path in doubt for doubt in draft.doubts)
