@@ -92,7 +92,7 @@ def test_a_worker_that_goes_on_after_the_driver_left_writes_nothing(tmp_path):
     with pytest.raises(StoreError, match="cannot be written"), as_store_errors(place.url), place.attempt() as folder:
         place.clear()
         (folder / "note").write_text("late")
-    for late in (place.begin, lambda: place.end("mine", b"{}")):
+    for late in (place.mark_started, lambda: place.end("mine", b"{}")):
         with pytest.raises(FileNotFoundError):
             late()
     assert not [*(tmp_path / "out").iterdir()]

@@ -60,7 +60,7 @@ def made(tmp_path):
 
         loaded, size = read_pipeline(file), Facts(rows=5_000, width=8, task="binary")
         training, model = resolve(loaded.pipeline.training, loaded.pipeline.model, size)
-        base = SimpleNamespace(size=size)
+        base = SimpleNamespace(data_facts=size)
         settings = {"training": training.model_dump(mode="json"), "model": model.model_dump(mode="json")}
         base.settings = ResolvedSettings(rows=5_000, says="", **settings)
         return loaded, base

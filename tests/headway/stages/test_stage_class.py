@@ -107,4 +107,4 @@ def test_a_stage_runs_alone(tmp_path):
 def test_an_ingested_span_gives_its_records():
     split = {"rows": 3, "statistics": "statistics/train", "shards": [{"file": "train-0", "rows": [3]}]}
     found = Ingested.model_validate({"columns": [], "splits": {"train": split}}).examples("folder", "train")
-    assert found.input_paths() == [Path("folder").absolute() / "train-0"]
+    assert found.paths() == [Path("folder").absolute() / "train-0"]
