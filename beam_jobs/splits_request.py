@@ -11,7 +11,7 @@ from headway.tabular.splits import Part, SplitConfig
 from headway.validation.anomaly import SplitProof
 
 
-class SpanOutput(Frozen):
+class IngestedSpan(Frozen):
     """A span of the window, and the key index in its ingest output."""
 
     request: IngestRequest
@@ -26,5 +26,5 @@ class SplitsRequest(Stage[SplitProof]):
     split: Annotated[SplitConfig, Key("config")]
     parts: Annotated[dict[str, tuple[Part, ...]], Key("inputs", "parts")]
     """The parts of spans in each split of the window."""
-    spans: Annotated[tuple[SpanOutput, ...], Key("inputs", "spans")]
+    spans: Annotated[tuple[IngestedSpan, ...], Key("inputs", "spans")]
     """The spans, in the window's order."""

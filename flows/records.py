@@ -377,7 +377,7 @@ class MonitorFindings(Result):
             return cls()
 
     def add(self, store: Store, pipeline: str, check: SpanCheck) -> None:
-        """Adds the check of a span and writes the file; drops the versions whose last check is the oldest."""
+        """Adds the check of a span and writes the file, which keeps the 20 versions that were checked last."""
         found = self.versions.pop(check.champion, {})
         self.versions[check.champion] = found | {check.span: check}  # the newest last
         for number in [*self.versions][:-_MOST_VERSIONS]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headway.records.grouping import Shard, cut_table
+from headway.records.grouping import Shard, cut_between_groups
 from headway.schema.columns import UNIT, Column
 from headway.stages.refs import Examples
 from headway.statistics.split_statistics import SplitStatistics
@@ -69,7 +69,7 @@ def write_examples(
     for split, table in splits.items():
         statistics[split] = SplitStatistics.create(stored)
         written = []
-        for number, piece in enumerate(cut_table(table, columns, shards)):
+        for number, piece in enumerate(cut_between_groups(table, columns, shards)):
             name = f"{split}-{number:05d}-of-{shards:05d}.tfrecord"
             with Shard(folder / name, columns, rows_per_record) as shard:
                 for batch in piece.to_batches(max_chunksize=max(rows_per_record, 1024)):

@@ -108,7 +108,7 @@ class Scorer:
         for passed in self._request.passthrough:
             array = batch.column(passed.name)
             if passed.column is not None:  # not as the model has it: what is copied is not rounded
-                array = converted(array, passed.column.with_doubles)
+                array = converted(array, passed.column.in_float64)
             columns[passed.name] = _readable(array, passed.name, where)
         columns |= dict(zip(predictions.schema.names, predictions.columns, strict=True))
         whole = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

@@ -57,9 +57,7 @@ class PredictRequest(Frozen):
     def columns_to_coerce(self) -> tuple[Column, ...]:
         """Returns the columns to coerce: the model's, then the copied ones that have a type of their own."""
         model_columns = {column.name for column in self.columns}
-        extra = [
-            p.column.with_doubles for p in self.passthrough if p.column is not None and p.name not in model_columns
-        ]
+        extra = [p.column.in_float64 for p in self.passthrough if p.column is not None and p.name not in model_columns]
         return (*self.columns, *extra)
 
     def columns_to_read(self) -> list[str]:

@@ -78,8 +78,8 @@ class _SpanFn(beam.DoFn):
         return watch.stopped() if watch is not None else bool(self._name) and self._process == _PROCESS
 
     def process(self, element: Any) -> Iterable[Any]:
-        """Process an element; a HeadwayError is yielded as a Failure. A driver in this process also gets every error
-        itself, and stops the job."""
+        """Process an element; a HeadwayError is yielded as a Failure. If the driver runs in this process, its
+        `watch` gets every error too, and stops the job."""
         (span, index), watch = element[0], self.watch
         # a span with a failure ends all the same: it tells the one of the lowest range
         if self._stopped() and not any(isinstance(each, Failure) for each in element[1] or ()):

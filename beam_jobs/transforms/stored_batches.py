@@ -33,7 +33,7 @@ class Split(Result):
 
 
 class RowGroups(Result):
-    """The shards of a folder, as its manifest or its examples.json describes them."""
+    """The columns and the shards of a folder of row groups, read from its manifest or its examples.json."""
 
     folder: str
     columns: tuple[Column, ...]

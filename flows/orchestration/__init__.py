@@ -1,4 +1,4 @@
-"""Headway's Prefect flows, their deployments, and a worker that lets flow runs save. Needs the extra `prefect`."""
+"""Headway's Prefect flows, deployments, and a worker that ends after its runs have saved. Needs the extra `prefect`."""
 
 import sys
 

@@ -5,8 +5,7 @@
     walk(context, executor)                                         # flows.pipeline.dag
     context.statistics.value, context.settings, context.verdict
 
-A step function builds its stage's requests from the context. In a plan a result may not exist yet: whoever reads it
-gets `headway.stages.step.NotRunYet` raised.
+A step function builds requests from the context. In a plan a missing result raises `headway.stages.step.NotRunYet`.
 """
 
 import math
@@ -279,7 +278,8 @@ class Context:
         """Returns the last output of the step with this title."""
         return self._titles[title]
 
-    def has(self, title: str) -> bool:
+    def has_output(self, title: str) -> bool:
+        """Returns whether a step with this title left an output."""
         return title in self._titles
 
     @cached_property
@@ -311,12 +311,12 @@ class Context:
     @property
     def evaluation(self) -> Measured | None:
         """The candidate's metrics on the eval rows; None where they were not measured."""
-        return self.measured.value if self.candidate and self.has(MeasureRequest.name) else None
+        return self.measured.value if self.candidate and self.has_output(MeasureRequest.name) else None
 
     @property
     def verdict(self) -> Verdict | None:
         """The gate's verdict, or the one on a candidate that is the champion itself; None before there is one."""
-        if self.same_model is not None or not self.has(GateRequest.name):
+        if self.same_model is not None or not self.has_output(GateRequest.name):
             return self.same_model
         judged = self.output(GateRequest.name)
         return read_verdict(self.store.local(judged.path)) if judged.known else None
@@ -437,8 +437,8 @@ class Context:
         return SplitUnits(key=key, equal=equal, distinct=distinct)
 
     def _equal_rows(self) -> tuple[tuple[str, ...], int]:
-        """Returns the stored columns by which rows are equal, and the number of distinct rows if the split hashes other
-        columns too (else 0). Returns no columns unless more than a tenth of the eval rows repeat others."""
+        """Returns the stored columns that make rows equal, and the number of distinct rows if columns not stored do so
+        too (else 0). No columns if under a tenth of the eval rows repeat others, they are many, or split by place."""
         columns, found = self.columns, self.proof.json().get("splits", {}).get("eval", {})
         rows, distinct = found.get("rows", 0), found.get("distinct", math.inf)
         if distinct > MOST_DISTINCT * rows or rows > MOST_COMPARED or columns.by_place:

@@ -9,7 +9,7 @@ Functions such as `freeze_schema` run between two stages: they change the contex
 from collections.abc import Iterator
 
 from beam_jobs.ingest.request import NOTES, IngestRequest
-from beam_jobs.splits_request import SpanOutput, SplitsRequest
+from beam_jobs.splits_request import IngestedSpan, SplitsRequest
 from flows.config.columns import new_columns
 from flows.pipeline import champion as champions
 from flows.pipeline.champion import judges_of, predictions_of
@@ -32,7 +32,7 @@ from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.stage import StatisticsRequest
 from headway.statistics.summary import WindowStatistics
 from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest
-from headway.validation.units import sample_of
+from headway.validation.units import shards_to_sample
 from tfcore.evaluation.request import EvaluateRequest, SavedModel, TrainedModel
 from tfcore.evaluation.results import Evaluated
 from tfcore.export.model_card import CardFacts
@@ -98,7 +98,7 @@ def complete_schema(context: Context) -> None:
 def splits(context: Context) -> Steps:
     """Yields the step that checks the splits for leakage: keys or equal rows in two of them, times out of order."""
     spans = [
-        SpanOutput(request=_ingest_request(context, span), notes=out.ref(NOTES))
+        IngestedSpan(request=_ingest_request(context, span), notes=out.ref(NOTES))
         for span, out in context.ingested.items()
     ]
     parts = {name: parts for name, parts in context.parts.items() if parts}
@@ -145,7 +145,7 @@ def validate(context: Context) -> Steps:
         auto=columns.auto_features(pipeline),
         serving=serving,
         filters=pipeline.source.where is not None,
-        rows=None if by_time else sample_of({split: context.examples(split) for split in context.parts}),
+        rows=None if by_time else shards_to_sample({split: context.examples(split) for split in context.parts}),
     )
     yield Step(request)
 
@@ -447,7 +447,7 @@ def evaluate_test(context: Context) -> Steps:
 
 def measure_test(context: Context) -> Steps:
     """Yields the step that computes the metrics of the test split, at the threshold chosen on the eval rows."""
-    if context.has("evaluate test"):
+    if context.has_output("evaluate test"):
         threshold = context.measured.value.threshold
         scored = context.output("evaluate test")
         request = _measure_request(context, scored, {}, split="test", threshold=threshold.value if threshold else None)
@@ -455,7 +455,7 @@ def measure_test(context: Context) -> Steps:
 
 
 def set_test_metrics(context: Context) -> None:
-    if context.has("measure test"):
+    if context.has_output("measure test"):
         found = context.output("measure test").value
         context.test = TestMetrics(rows=found.rows, metrics=found.metrics)
 

@@ -64,9 +64,9 @@ from headway.evaluation.verdict import (
     Check,
     LeftOut,
     Metrics,
+    MetricsByModel,
     MetricsWithErrors,
     Model,
-    ModelMetrics,
     Status,
     Verdict,
     is_better,
@@ -211,7 +211,7 @@ class _Decision:
         return None
 
     def _beside_anchor(self, *, blocks: bool) -> None:
-        """Compare with the anchor, if there is one, by the metrics over all rows.
+        """Compare on all rows with the anchor, if any: the last champion that was first, better, or chosen by a person.
 
         Args:
             blocks: whether to reject a candidate that is beyond the tolerance.
@@ -378,7 +378,7 @@ class _Decision:
             candidate=request.candidate.model,
             champion=_model(request.champion),
             anchor=_model(request.anchor),
-            metrics=ModelMetrics(
+            metrics=MetricsByModel(
                 candidate=self.values, champion=self.champion, anchor=self.anchor, baselines=models.baselines()
             ),
             slices_compared=len({(c.slice, c.slice_value) for c in self.checks if c.name == CHAMPION and c.slice}),

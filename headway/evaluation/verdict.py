@@ -176,7 +176,7 @@ class LeftOut(Result):
     why: str
 
 
-class ModelMetrics(Result):
+class MetricsByModel(Result):
     """The metrics of every model on the eval rows."""
 
     candidate: Metrics = Field(default={})
@@ -206,7 +206,7 @@ class Verdict(Result):
     champion: Model | None = None
     anchor: Model | None = None
     """The earlier champion that the candidate was also compared with; None: the champion is the anchor."""
-    metrics: ModelMetrics = ModelMetrics()
+    metrics: MetricsByModel = MetricsByModel()
     slices_compared: int = 0
     """The number of slices that had enough rows to be compared with the champion."""
     left_out: tuple[LeftOut, ...] = ()

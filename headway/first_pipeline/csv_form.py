@@ -124,7 +124,7 @@ def _cut(head: str, start: int, delimiter: str) -> _Table:
 
 
 def _encloses(rows: _Rows, quote: str) -> bool:
-    """Returns whether quotes enclose the names, or the values of a column, of rows that were cut without regard to quotes."""
+    """Returns whether quotes enclose a name or a tenth of a column's values; `rows` were cut within quotes too."""
     enclosed = [[len(c) > 1 and c[0] == c[-1] == quote for c in map(str.strip, row)] for _, row in rows]
     if not enclosed or any(enclosed[0]):
         return bool(enclosed)

@@ -65,7 +65,7 @@ def slices(sets: Sequence[Hashes], most: int = SLICE) -> Iterator[list[Hashes]]:
 
 
 @dataclass
-class SharedHashes:
+class CommonHashes:
     """The values that two groups share: their number, and the smallest of these values."""
 
     count: int = 0
@@ -84,7 +84,7 @@ class KeyComparison:
 
     values: dict[str, int]
     """Distinct values of each group."""
-    shared: dict[tuple[str, str], SharedHashes]
+    shared: dict[tuple[str, str], CommonHashes]
     """For each pair of groups with values in common, these values."""
 
 
@@ -102,7 +102,7 @@ def compare(groups: Mapping[str, Sequence[Hashes]], most: int = SLICE) -> KeyCom
         for pair in itertools.combinations(groups, 2):
             both = np.intersect1d(hashes_of[pair[0]], hashes_of[pair[1]], assume_unique=True)
             if len(both):
-                result.shared.setdefault(pair, SharedHashes()).add(both)
+                result.shared.setdefault(pair, CommonHashes()).add(both)
     return result
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from headway.leakage import hash_sets
 from headway.leakage.equal_rows import KEPT, Distinct, overlap
-from headway.leakage.hash_sets import SharedHashes
+from headway.leakage.hash_sets import CommonHashes
 from headway.leakage.key_index import KeyEntry, KeyName, sets
 from headway.leakage.window_proof import IndexedSpan, Proof, Window, add_times, check_order, check_times
 from headway.messages import agree, counted, listed, some
@@ -131,7 +131,7 @@ class _Prover:
             tally = listed([f"{n:,} of {split}" for split, n in compared.values.items()])
             self.window.state(f"no {_name(columns)} is in two splits: compared the keys of {self.window.size}, {tally}")
 
-    def _overlap(self, key: KeyName, a: str, b: str, shared: SharedHashes) -> None:
+    def _overlap(self, key: KeyName, a: str, b: str, shared: CommonHashes) -> None:
         columns, mode = list(self._columns(key)), self.config.mode
         name, what, count = _name(columns), "key" if key == "key" else "group", shared.count
         rows = self._look(key, shared.least, (a, b))

@@ -193,8 +193,8 @@ def one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return as_batch(pa.Table.from_batches(batches).unify_dictionaries())
 
 
-def cut_table(table: pa.Table, columns: Sequence[Column], shards: int) -> list[pa.Table]:
-    """Returns a table cut into at most `shards` non-empty tables of about equal length, without cutting a group."""
+def cut_between_groups(table: pa.Table, columns: Sequence[Column], shards: int) -> list[pa.Table]:
+    """Returns a table cut into at most `shards` non-empty tables of about equal length; no group is cut."""
     length = max(1, -(-table.num_rows // shards))
     cuts = np.arange(0, table.num_rows, length)
     if group := named_for(columns, "group"):

@@ -40,7 +40,7 @@ ARROW: dict[str, pa.DataType] = {
     "bytes": pa.binary(),
     "float64": pa.float64(),
 }
-"""The Arrow types of the stored types; the last one belongs to `Column.with_doubles`, and no record holds it."""
+"""The Arrow types of the stored types; the last one belongs to `Column.in_float64`, and no record holds it."""
 STORED: dict[str, StoredType] = {"int": "int64", "float": "float32", "string": "bytes"}
 """The stored types by the words that configs use."""
 _LISTED = 40
@@ -191,9 +191,9 @@ class Column(Frozen):
         return self.model_copy(update=changes) if self.shape else self
 
     @property
-    def with_doubles(self) -> Self:
-        """A copy of the column whose numbers are doubles, for values that are copied or compared and must not be
-        rounded to float32."""
+    def in_float64(self) -> Self:
+        """The column, as float64 if it is float32, for values that are copied or compared and must not be rounded to
+        float32."""
         return self.model_copy(update={"type": "float64"}) if self.type == "float32" else self
 
     @property

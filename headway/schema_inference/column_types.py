@@ -215,7 +215,7 @@ class _ColumnSample:
         self.notes.append(Note(column=self.name, text=text + line, doubt=doubt))
 
     def _as_told(self) -> Recognized | None:
-        """Returns the type by the column's `parse` setting; None without one, or if the values are not for it."""
+        """Returns the type that the `parse` setting gives; None if it is unset or cannot apply to such a column."""
         rule, kind = self.config.parse, self.type
         if rule is None:
             return None

@@ -64,9 +64,9 @@ def few_distinct(sample: Sample, columns: Sequence[Column], label: Collection[st
     """Returns whether fewer than a tenth of the sampled rows are distinct in these columns, as with a few categories.
 
     Equal rows are then no leak, and a split that kept them together would divide a few combinations, not rows.
-
-    False for equal rows of things such as patients, which must stay together: one column alone tells nearly all
-    distinct rows apart, or they stay so whichever one is left out. False also for copies, equal rows of equal labels.
+    False if equal rows belong to one thing, such as a patient, and must stay together: one column alone tells nearly
+    all distinct rows apart, or nearly all still differ in the other columns, whichever column is left out. False also
+    for copies, which are equal rows with equal labels.
 
     Args:
         columns: the columns that are hashed.

@@ -191,8 +191,8 @@ def _leading_zeros(given: _Texts) -> Recognized | None:
 
 
 def _codes(given: _Texts) -> Recognized | None:
-    """Returns text for values that a number would change: article numbers such as 12E3, and digits that int64 does not
-    hold and float32 makes equal. None if they are rare."""
+    """Returns that a column stays text, and why, if more than one value in a hundred would change as a number: codes
+    such as 12E3, or integers too large for int64 of which float32 makes some equal. Else None."""
     if given.any(r"[.]|[eE][+-]"):
         return None  # real numbers
     powers = pc.match_substring_regex(given.texts, r"^[0-9]+[eE][0-9]+$")

@@ -93,8 +93,8 @@ class QuoteRules:
         return any(mark and mark in data for mark in (self._quote, self._escape))
 
     def _walk(self, data: bytes, columns: int, newlines: bool, final: bool) -> tuple[int, list[BrokenRecord]]:
-        """Returns the offset just after the last whole record, and the broken records. Line ends before the offset
-        `floor` may lie inside a value, and the record that reaches `floor` begins at `record`."""
+        """Returns the offset just after the last whole record, and the broken records."""
+        # line ends before `floor` may lie inside a value, and the record that reaches `floor` begins at `record`
         broken: list[BrokenRecord] = []
         at = floor = record = 0
         while (found := self._plain.match(data, at)) and (at := found.end()) < len(data):

@@ -130,7 +130,7 @@ class ValueForms:
         }
 
     def mixed(self) -> dict[str, str]:
-        """Returns all forms, as a text, by column that has several or that lies in an object that has several."""
+        """Returns for each column with several forms, or in an object with several, a text that lists these forms."""
         ways = {way: " and ".join(forms) for way, forms in self._forms.items() if len({*forms} - {EMPTY_LIST}) > 1}
         return {".".join(way): ways[start] for way in self._ways for start in _starts(way) if start in ways}
 

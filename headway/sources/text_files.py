@@ -289,7 +289,7 @@ def too_long(path: str, line: int) -> DataError:
 
 
 def stream_form(file: Any, path: str, encoding: str | None = None) -> tuple[StreamForm, bytes]:
-    """Returns the form of an open file, and the beginning of its text. The file's position is then anywhere.
+    """Returns the compression, encoding and line ends of an open file, and its first text. Moves the file's position.
 
     Args:
         encoding: a UTF-16 encoding to assume where the bytes show none.

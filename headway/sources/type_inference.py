@@ -59,8 +59,8 @@ def as_numbers(sample: Sample, names: Iterable[str]) -> Sample:
         if len(bad):
             misfits[name] = f"{len(bad):,} of {present:,} sampled values {_description(bad)}{example}"
         stored = Column(name=name, type=kind, nullable=True, shape=(None,) if is_list(column.type) else ())
-        numbers = [converted(chunk, stored.with_doubles) for chunk in column.chunks]
-        table = table.set_column(place, name, pa.chunked_array(numbers, stored.with_doubles.arrow))
+        numbers = [converted(chunk, stored.in_float64) for chunk in column.chunks]
+        table = table.set_column(place, name, pa.chunked_array(numbers, stored.in_float64.arrow))
     return replace(sample, table=table, misfits=misfits)
 
 
@@ -162,7 +162,7 @@ def float32_loss(values: pa.ChunkedArray | pa.Array, column: Column) -> Float32L
     """
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
     raw = pa.chunked_array([decoded(chunk) for chunk in chunks], None if chunks else values.type).combine_chunks()
-    doubles = converted(raw, column.with_doubles)
+    doubles = converted(raw, column.in_float64)
     # NaN is how data frames write a missing integer
     doubles = pc.if_else(pc.is_nan(doubles), pa.scalar(None, pa.float64()), doubles)
     rounded = doubles.cast(pa.float32(), safe=False)

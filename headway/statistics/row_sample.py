@@ -73,7 +73,7 @@ class RowSample:
         return priority, self.least(chosen, priority)
 
     def least(self, chosen: NDArray[np.int64], priority: Priority) -> NDArray[np.int64]:
-        """Returns the rows of `chosen` with the least priorities, at most `self.rows`, rising; lowers `below`."""
+        """Returns the `self.rows` rows of `chosen` with the least priority, or all, in row order; lowers `below`."""
         if len(chosen) < self.rows:
             return chosen
         drawn = priority[chosen]

@@ -149,7 +149,7 @@ class Bucket:
     def seen(self, key: str) -> ObjectInfo | None:
         return self._seen(key).get(key)
 
-    def size(self, key: str) -> int | str:
+    def size_or_reason(self, key: str) -> int | str:
         found = self.seen(key)
         return "is gone" if found is None else found.bytes
 

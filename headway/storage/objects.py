@@ -152,7 +152,7 @@ class Folder:
         """Returns whether an output's folder exists; in a bucket, its manifest."""
         return (self.root / folder).exists()
 
-    def size(self, key: str) -> int | str:
+    def size_or_reason(self, key: str) -> int | str:
         """Returns the size of an object in bytes, or as text the reason why it has none."""
         return manifests.value_or_reason(self.root / key, manifests.size)
 

@@ -237,7 +237,7 @@ class Store:
         """Returns the problem of the first file of an output or a version that is missing or has the wrong size; None
         when all are right."""
         base = self._files(folder)
-        return manifests.sizes_problem(manifest, lambda name: self.objects.size(f"{base}/{name}"))
+        return manifests.sizes_problem(manifest, lambda name: self.objects.size_or_reason(f"{base}/{name}"))
 
     def checksum_problems(self, folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
         """Returns (file, problem) for each file that differs from its manifest; reads every byte."""

@@ -110,7 +110,7 @@ def _without_words(raw: pa.Array, words: Sequence[str]) -> pa.Array:
 
 def _rounded(raw: pa.Array, array: pa.Array, column: Column) -> _Mask:
     """Returns a mask of the numbers that float32 changes, beyond 2^24: up to there it holds every integer."""
-    doubles = converted(raw, column.with_doubles)
+    doubles = converted(raw, column.in_float64)
     changed = pc.and_(pc.greater(pc.abs(doubles), 2.0**24), pc.not_equal(doubles, array.cast(_DOUBLE)))
     return pc.fill_null(changed, False).to_numpy(zero_copy_only=False)
 

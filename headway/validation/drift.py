@@ -214,8 +214,8 @@ def _beyond(split: str, ours: ColumnStatistics, theirs: ColumnStatistics) -> Ano
 
 
 def _rescaled(split: str, ours: ColumnStatistics, theirs: ColumnStatistics) -> Anomaly | None:
-    """Returns a finding where the quantiles of a column are in the median ten times as far from 0 as train's, or a
-    tenth; else None. A new unit changes all quantiles, growth or a rare value only some."""
+    """Returns a finding if the median ratio of a column's quantiles to train's is at least 10 or at most 1/10, else
+    None. A new unit changes all quantiles, growth or a rare value only some."""
     now, before = (np.abs(side.quantile(INNER.tolist())) for side in (ours, theirs))
     both = (now > 0) & (before > 0)
     if 2 * both.sum() < len(INNER):

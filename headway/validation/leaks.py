@@ -126,7 +126,7 @@ def strengths(train: SplitStatistics, names: Collection[str], task: str) -> dict
 
 
 def sampled_rows(train: SplitStatistics, task: str) -> pa.Table | None:
-    """Returns the sampled rows; for classes, equally many of each if there is such a sample. None: too few rows."""
+    """Returns the sampled train rows: for classes the class-balanced sample, if one was kept. None: too few rows."""
     rows = train.by_label.table() if task != "regression" else None
     rows = train.sample.table() if rows is None else rows
     return None if rows is None or LABEL not in rows.column_names or len(rows) < LEAST_ROWS else rows

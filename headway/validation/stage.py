@@ -30,7 +30,7 @@ from headway.validation.config import ValidateConfig
 from headway.validation.drift import check_drift, shifted_numbers
 from headway.validation.label_checks import check_label, check_vanished_classes, check_weights, is_class, label_kind
 from headway.validation.leaks import check_constant, check_leakage, strengths
-from headway.validation.units import SampledRows, torn_units
+from headway.validation.units import SampledShards, torn_units
 from headway.validation.value_checks import check_columns
 
 VERSION = 13
@@ -102,7 +102,7 @@ class ValidateRequest(Stage[Validated]):
     """The file of serving rows."""
     filters: bool = True
     """Whether there is a filter (source.where); without one, the rows that ingest left out have no label."""
-    rows: SampledRows | None = None
+    rows: SampledShards | None = None
     """The train and eval rows to look for units in; None: none is looked for, as where eval is later than train."""
 
 

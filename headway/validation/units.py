@@ -1,9 +1,9 @@
 """Finds the unit that rows belong to, such as a patient or a machine, and warns where its rows are in train and in eval.
 
-    rows = sample_of({"train": [Examples(...)], "eval": [Examples(...)]})     # which shards to read, and how far
+    rows = shards_to_sample({"train": [Examples(...)], "eval": [Examples(...)]})  # which shards to read, and how far
     list(torn_units(rows, train_statistics, "binary"))
-    unit = find_unit(batch, ["mrn", "age", "sex", "dose"], "binary")          # batch has the column `label`
-    unit.column, unit.constant, unit.correlation                              # "mrn", ("age", "sex"), 0.31
+    unit = find_unit(batch, ["mrn", "age", "sex", "dose"], "binary")             # batch has the column `label`
+    unit.column, unit.constant, unit.correlation                                 # "mrn", ("age", "sex"), 0.31
 
 A unit is a column, whatever its name, whose values come again in most rows. Two other columns are the same in all rows
 of one unit, and neither is a function of the other: a city and its country, or a price with and without tax, are no
@@ -83,7 +83,7 @@ class SampledShard(Input):
         return (self.path,)
 
 
-class SampledRows(Frozen):
+class SampledShards(Frozen):
     """The shards from which rows of train and eval are read."""
 
     columns: tuple[Column, ...]
@@ -91,7 +91,7 @@ class SampledRows(Frozen):
     """By split, train first."""
 
 
-def sample_of(parts: Mapping[str, Sequence[Examples]]) -> SampledRows | None:
+def shards_to_sample(parts: Mapping[str, Sequence[Examples]]) -> SampledShards | None:
     """Returns which shards to read, and how far; None where no range of the raw files has both train and eval rows."""
     ranges: dict[tuple[Path, str], dict[str, tuple[Examples, str, int]]] = {}
     for split in ("train", "eval"):
@@ -116,10 +116,10 @@ def sample_of(parts: Mapping[str, Sequence[Examples]]) -> SampledRows | None:
             )
             for part, file, count in (ranges[place][split] for place in chosen)
         )
-    return SampledRows(columns=columns, shards=shards)
+    return SampledShards(columns=columns, shards=shards)
 
 
-def torn_units(sampled: SampledRows, train: SplitStatistics, task: str) -> Iterator[Anomaly]:
+def torn_units(sampled: SampledShards, train: SplitStatistics, task: str) -> Iterator[Anomaly]:
     """Report a unit that has rows in train and in eval.
 
     Args:
@@ -172,7 +172,7 @@ def _columns(stored: Sequence[Column], train: SplitStatistics) -> list[Column]:
     return plain[:MOST_COLUMNS]
 
 
-def _rows(sampled: SampledRows, shards: Sequence[SampledShard], columns: Sequence[Column]) -> pa.RecordBatch:
+def _rows(sampled: SampledShards, shards: Sequence[SampledShard], columns: Sequence[Column]) -> pa.RecordBatch:
     """Returns the sampled rows of one split."""
     label = next(column for column in sampled.columns if column.name == LABEL)
     batches = []

@@ -12,7 +12,7 @@ from beam_jobs.ingest.request import NOTES
 from beam_jobs.ingest.stage import ingest, ingest_many
 from beam_jobs.leakage_check import FILE, prove
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.splits_request import SpanOutput, SplitsRequest
+from beam_jobs.splits_request import IngestedSpan, SplitsRequest
 from headway.errors import DataError
 from headway.leakage.key_index import read
 from headway.monitor import Monitor
@@ -46,7 +46,7 @@ def window(tmp_path):
             request = request_of(source, (*columns, *COLUMNS), ("x",), "y > 0", given, span=span)
             out = tmp_path / "out" / span
             out.mkdir(parents=True)
-            outputs.append(SpanOutput(request=request, notes=out / NOTES))
+            outputs.append(IngestedSpan(request=request, notes=out / NOTES))
         folders = [tmp_path / "out" / span for span in spans]
         ingest_many([output.request for output in outputs], folders, Monitor(), runner=RunnerConfig(workers=1))
         parts = parts or {n: tuple(p) for n, p in window_splits(split, list(spans)).items() if p}
@@ -266,7 +266,7 @@ def test_a_column_of_dates_in_one_file_and_of_timestamps_in_another_is_an_error(
         request = request_of(source, columns, ("x",), "y > 0", split, span=span)
         (tmp_path / span).mkdir()
         ingest(request, tmp_path / span, Monitor(), runner=RunnerConfig(workers=1))
-        outputs.append(SpanOutput(request=request, notes=tmp_path / span / NOTES))
+        outputs.append(IngestedSpan(request=request, notes=tmp_path / span / NOTES))
     parts = {"train": (("a", "all"),), "eval": (("b", "all"),)}
     result = prove(SplitsRequest(split=split, spans=tuple(outputs), parts=parts), tmp_path, Monitor())
     severity, kind, _, message = only(result)

@@ -171,7 +171,7 @@ class GroupOrder:
         )
 
     def _of_units(self, units: NDArray[np.int64], sizes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the rows of each non-empty group in these records, and the number of such groups in each record."""
+        """Returns the row count of each non-empty group in these records, and the number of such groups per record."""
         found = sizes[ranges(self._first[units], self._runs[units])].astype(np.int64)
         unit = np.repeat(np.arange(len(units)), self._runs[units])[found > 0]
         return found[found > 0], np.bincount(unit, minlength=len(units))

@@ -99,13 +99,13 @@ class Shards:
         return (*self.columns, UNIT_COLUMN) if self.unit else self.columns
 
     @cached_property
-    def counts(self) -> tuple[int, ...]:
-        """Rows of each shard."""
+    def row_counts(self) -> tuple[int, ...]:
+        """The number of rows of each shard."""
         return tuple(int(np.sum(rows)) for rows in self.rows)
 
     @property
     def total(self) -> int:
-        return sum(self.counts)
+        return sum(self.row_counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ class Holdout:
     def by_place(cls, shards: Shards, share: float, *, inside: bool = False) -> Self:
         """Hold out single rows by a hash of their place in their shard."""
         limit = round(share * (1 << _PLACE_BITS))
-        hashes = (mix64(np.arange(rows, dtype=U64), shard + 1) for shard, rows in enumerate(shards.counts))
+        hashes = (mix64(np.arange(rows, dtype=U64), shard + 1) for shard, rows in enumerate(shards.row_counts))
         return cls.of((each >> U64(64 - _PLACE_BITS) < limit for each in hashes), inside=inside)
 
     @property
@@ -173,7 +173,7 @@ def kept_rows(shards: Shards, holdout: Holdout | None) -> list[NDArray[Any]]:
     """Returns how many rows of each record take part, an array of integers for each shard; without a holdout all."""
     if holdout is None:
         return [np.asarray(rows) for rows in shards.rows]
-    return [record_sums(rows, holdout.row_mask(shard, shards.counts[shard])) for shard, rows in enumerate(shards.rows)]
+    return [record_sums(rows, holdout.row_mask(i, shards.row_counts[i])) for i, rows in enumerate(shards.rows)]
 
 
 def record_sums(rows: Sequence[int] | NDArray[np.int64], values: NDArray[Any]) -> NDArray[Any]:
@@ -474,7 +474,7 @@ def by_shard(shards: Shards, column: str, of: Callable[[RawColumn], tf.Tensor]) 
     """Yields `of(column)` for each shard, joined over all rows of the shard."""
     pieces = (piece.numpy() for piece in map_records(shards, [column], lambda columns: of(columns[column])))
     waiting: list[NDArray[Any]] = []
-    for count in shards.counts:
+    for count in shards.row_counts:
         while sum(map(len, waiting)) < count or not waiting:
             waiting.append(next(pieces))
         every = np.concatenate(waiting)
@@ -487,7 +487,7 @@ def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[Any]]:
     labels = map_records(shards, labeler.input_columns, lambda columns: tf.cast(labeler(columns)[0], tf.uint16))
     classes = [label.numpy() for label in labels]
     classes = [each.astype(np.min_scalar_type(int(each.max(initial=0)))) for each in classes]
-    return np.split(np.concatenate([np.zeros(0, np.uint8), *classes]), np.cumsum(shards.counts)[:-1])
+    return np.split(np.concatenate([np.zeros(0, np.uint8), *classes]), np.cumsum(shards.row_counts)[:-1])
 
 
 def least_label(shards: Shards, labeler: Labeler) -> float:

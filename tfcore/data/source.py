@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from headway.errors import DataError
 from headway.records.encode import ROWS_PER_RECORD, encode_records
-from headway.records.grouping import cut_table, grouper
+from headway.records.grouping import cut_between_groups, grouper
 from headway.schema.columns import UNIT, Column, suggest
 from headway.schema.tensor_name import PRESENT
 from headway.tabular.list_arrays import is_text, value_type
@@ -46,7 +46,7 @@ def rows_in_memory(
     else:
         table = _table(rows, columns)
     records, counts = [], []
-    for piece in cut_table(table, columns, shards):
+    for piece in cut_between_groups(table, columns, shards):
         cut = grouper(rows_per_record, columns)
         groups = [*(group for batch in piece.to_batches() for group in cut.add(batch)), *cut.finish()]
         records.append(tuple(b"".join(r) for part, sizes in groups for r in encode_records(part, sizes, columns)))

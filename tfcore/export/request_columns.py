@@ -87,7 +87,7 @@ def with_blanks(given: Mapping[str, RawColumn], columns: Sequence[Column]) -> di
 
 
 def _rows(values: Tensors, companions: Tensors) -> tf.Tensor:
-    """Returns the number of rows, int32 scalar, and asserts that all tensors have as many; a companion may have one.
+    """Returns the row count, int32 scalar, and asserts that all have it; a companion, as c__present, may have one row.
 
     Args:
         values: a tensor of each column.

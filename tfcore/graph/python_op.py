@@ -339,8 +339,8 @@ class Failures:
                 self._failures.popitem(last=False)
         raise RuntimeError(f"[python failure {number}] {error}") from None
 
-    def receive(self, error: BaseException) -> HeadwayError | None:
-        """Returns the kept exception that a TensorFlow error refers to, once; None if it refers to none."""
+    def pop_cause(self, error: BaseException) -> HeadwayError | None:
+        """Removes and returns the kept exception that a TensorFlow error refers to; None if it refers to none."""
         match = _NUMBER.search(str(error))
         with self._lock:
             return self._failures.pop(int(match[1]), None) if match else None
@@ -362,7 +362,7 @@ def python_errors() -> Iterator[None]:
 
 def reraise(error: tf.errors.OpError) -> None:
     """Raise the kept exception that `error` refers to, if there is one."""
-    failure = FAILURES.receive(error)
+    failure = FAILURES.pop_cause(error)
     if failure is not None:
         raise failure from failure.__cause__
 

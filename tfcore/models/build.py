@@ -122,10 +122,10 @@ def _mlp(
 def _ensemble(
     inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None
 ) -> keras.KerasTensor:
-    """Returns the mean of the members, each with hidden layers of its own beside the linear part of all: [rows, outputs].
+    """Returns the mean output of the members, [rows, outputs]: each adds its own hidden layers to one linear part.
 
-    The hidden layers' part begins at zero, so that they learn what the linear part leaves. Where they see no column, it
-    is the whole model.
+    The output of the hidden layers begins at zero, so that they learn what the linear part leaves. If they see no
+    column, the model is the linear part alone.
     """
     seen, linear = features(inputs, config, layout, seed), linear_terms(inputs, layout, seed)
     if seen is None:

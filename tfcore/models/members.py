@@ -77,8 +77,8 @@ class Members(ConfigLayer):
         return tf.where((self._left_out & _choosing())[:, :, None], tf.stop_gradient(members), members)
 
     def row_losses(self, losses: tf.Tensor) -> tf.Tensor:
-        """Returns each row's loss, [rows], the mean of its members' losses, [rows, members]. Late in the choosing time
-        its gradient by `losses_left_out` is each decay's sum of the losses on rows left out in the last call."""
+        """Returns each row's loss, [rows]: the mean of its members' losses, [rows, members]. Its gradient by
+        `losses_left_out` is `_SMALL` times each decay's losses on left-out rows late in the choosing time, else 0."""
         judging = _choosing() & (scheduled("progress", 0.0) >= _JUDGED * CHOOSING)
         counts = tf.where(self._left_out & judging, tf.stop_gradient(losses), 0.0)
         grown = tf.convert_to_tensor(self.losses_left_out)

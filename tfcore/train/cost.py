@@ -153,8 +153,7 @@ def choose_jit(
 
 
 def slow_under_xla(model: keras.Model, specs: Mapping[str, tf.TensorSpec]) -> str | None:
-    """Returns the first op of `SLOW`, by name, that `model` calls in training; None if it calls none, or cannot be
-    traced."""
+    """Returns the name of an op of `SLOW` that `model` calls in training; None if it calls none or cannot be traced."""
     inputs = {name: tf.TensorSpec([None, *spec.shape[2:]], spec.dtype) for name, spec in specs.items()}
     try:
         forward = tf.function(lambda batch: model(batch, training=True), autograph=False)

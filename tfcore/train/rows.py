@@ -203,7 +203,7 @@ def draw_holdout(shards: Shards, share: float, *, group: str | None, latest: Tim
         return HoldoutDraw(
             None, f"{what} takes more than half of the {counted(shards.total, 'train row')}, or all of them"
         )
-    return HoldoutDraw(Holdout.of(np.split(held, np.cumsum(shards.counts)[:-1]), inside=True))
+    return HoldoutDraw(Holdout.of(np.split(held, np.cumsum(shards.row_counts)[:-1]), inside=True))
 
 
 def _units(shards: Shards, column: str) -> Iterator[NDArray[np.uint32]]:
@@ -278,12 +278,12 @@ def _nearest(held: NDArray[Any], share: float, rows: int) -> int | None:
 def _last(shards: Shards, share: float) -> NDArray[np.bool_] | None:
     """Returns a mask of the window's last rows, in whole spans where these are about `share`; None as in `_top`."""
     total, runs = shards.total, shards.runs
-    starts = np.cumsum(shards.counts) - shards.counts
+    starts = np.cumsum(shards.row_counts) - shards.row_counts
     begins: NDArray[Any] = starts[np.flatnonzero(np.diff(shards.spans or [0] * len(starts), prepend=-1))]
     first = _nearest(total - begins, share, total)
     if first is None or not share / 2 <= (total - begins[first]) / total <= share * 2:
         shard = int(np.searchsorted(starts, (1 - share) * total, "right")) - 1
-        within = np.arange(shards.counts[shard]) if runs is None else np.cumsum(runs[shard]) - runs[shard]
+        within = np.arange(shards.row_counts[shard]) if runs is None else np.cumsum(runs[shard]) - runs[shard]
         begins = np.append(starts[shard] + within, starts[shard + 1 : shard + 2])
         first = _nearest(total - begins, share, total)
     return None if first is None else np.arange(total) >= begins[first]
@@ -582,7 +582,7 @@ class TrainingData:
         return jit == "on" or (jit == "auto" and repays_compiling(self.total_steps(), self._training.batch_size))
 
     def _seen(self, batches: Iterator[Batch], rows: int) -> Iterator[Batch]:
-        """Yields the batches, and counts `rows` for each: only a share of all images may be refused."""
+        """Yields the batches, and adds `rows` for each to the rows seen: a share of their images may be refused."""
         for each in batches:
             if self.images is not None:
                 self.images.seen += rows
@@ -658,7 +658,7 @@ class TrainingData:
             return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
         found = {name: kept.rows[name].numpy() for name in names}  # another look would make another graph
         if inside is not None and held_out is not None:
-            out = np.concatenate([inside.row_mask(*each) for each in enumerate(self._plan.shards.counts)])
+            out = np.concatenate([inside.row_mask(*each) for each in enumerate(self._plan.shards.row_counts)])
             for name, others in found.items():
                 found[name] = np.empty((len(out), *others.shape[1:]), others.dtype)
                 found[name][~out] = others

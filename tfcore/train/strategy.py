@@ -281,7 +281,7 @@ def workers_of(tf_config: Mapping[str, Any]) -> tuple[list[str], int]:
 
 
 def slice_of(worker: int, workers: int) -> Callable[[Batch], Batch]:
-    """Returns a function from whole stacks to this worker's contiguous slice of each batch."""
+    """Returns a function that cuts this worker's rows out of each batch of a stack, [steps, rows, ...]."""
 
     def sliced(stack: Batch) -> Batch:
         size = stack["weight"].shape[1] // workers

@@ -4,8 +4,8 @@ A range is first read with the stored types. Where a value of a column does not 
 column as text, so that coercion can name the one bad row and keep the others. Lines with the wrong number of columns are
 reported, never lost.
 
-    null_words(pa.chunked_array([["DE", "FR", "IT", "NA"]]), ("", "NA"), ())      # (the same values, ("",), a note)
-    null_words(pa.chunked_array([["Berlin", "NA"]]), ("", "NA"), ())              # (["Berlin", None], ("", "NA"), a note)
+    replace_null_words(pa.chunked_array([["DE", "FR", "IT", "NA"]]), ("", "NA"), ())  # (the same values, ("",), a note)
+    replace_null_words(pa.chunked_array([["Berlin", "NA"]]), ("", "NA"), ())  # (["Berlin", None], ("", "NA"), a note)
     misplaced_name(["b", "a"], ["a", "b"])                              # ("b", 1, 2): the header has it elsewhere
 
 NA is what R writes for a missing value, and Namibia's code. In a text column such a word is a value where it stands in quotes,
@@ -233,7 +233,7 @@ class CsvSource:
         whole = merged.table
         nulls, words = dict[str, tuple[str, ...]](), dict[str, str]()
         for place, name in enumerate(whole.column_names):
-            found = null_words(whole.column(place), self._config.null_values, quoted_words.get(name, ()))
+            found = replace_null_words(whole.column(place), self._config.null_values, quoted_words.get(name, ()))
             values, nulls[name], note = found
             whole = whole.set_column(place, name, values)
             words |= {} if note is None else {name: note}
@@ -542,7 +542,7 @@ def misplaced_name(header: Sequence[str], names: Sequence[str]) -> tuple[str, in
 _LEAST, _MOSTLY = 3, 0.9
 
 
-def null_words(
+def replace_null_words(
     values: pa.ChunkedArray, words: Sequence[str], quoted: Collection[str]
 ) -> tuple[pa.ChunkedArray, tuple[str, ...], str | None]:
     """Makes words such as NA null where they mean a missing value. Returns the new values, the words that mean missing,

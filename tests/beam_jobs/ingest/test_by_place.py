@@ -10,7 +10,7 @@ from beam_jobs.ingest.request import NOTES
 from beam_jobs.ingest.stage import ingest
 from beam_jobs.leakage_check import prove
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.splits_request import SpanOutput, SplitsRequest
+from beam_jobs.splits_request import IngestedSpan, SplitsRequest
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.sources.config import SourceConfig
@@ -95,7 +95,7 @@ def test_a_row_keeps_its_split_when_rows_come_behind_it_or_are_filtered(table, s
 def test_the_proof_says_what_was_done_and_reports_no_duplicate(table, split_of):
     split_of(table)
     request, out = split_of.proof
-    spans = (SpanOutput(request=request, notes=out / NOTES),)
+    spans = (IngestedSpan(request=request, notes=out / NOTES),)
     parts = {name: tuple(of) for name, of in window_splits(SplitConfig(), ["all"]).items() if of}
     result = prove(SplitsRequest(split=SplitConfig(), spans=spans, parts=parts), out, Monitor())
     assert result["anomalies"] == []
