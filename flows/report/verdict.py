@@ -130,11 +130,15 @@ class RunSummary(Frozen):
         level = None if brief or narrow else next((check.confidence for check in self.checks if check.interval), None)
         checks = [check for check in self.checks if not (brief and check.key in self.headlined)]
         rows = [_row(check, brief or narrow, level) for check in checks]
+        if all(check.name.endswith(" baseline") for check in checks):  # nothing was before a first model
+            rows = [{{"before": "baseline", "now": "candidate"}.get(key, key): row[key] for key in row} for row in rows]
         tones = [_tone(check) for check in checks]
         most = _MOST_CHECKS
         others, wrong = rows[most:], sum(not check.passed for check in checks[most:])
         more = (
-            f"{counted(len(others), 'more check')}, {f'{wrong} of them' if wrong else 'none'} failed" if others else ""
+            f"{counted(len(others), 'more check')}, {f'{wrong} of them failed' if wrong else 'all passed'}"
+            if others
+            else ""
         )
         note = "; ".join(filter(None, [self.judged_on, more if brief else ""]))
         found = [Table("Checks", rows[:most], note, whole=("outcome",), tones=tones[:most])] if rows else []
@@ -298,7 +302,7 @@ def _row(check: Check, narrow: bool, level: float | None) -> dict[str, object]:
         "before": None if before is None else metric_text(before),
         "now": None if now is None else metric_text(now),
         "change" if level is None else f"change ({100 * level:.4g}% interval)": change,
-        "worst allowed": allowed(check),
+        "limit": allowed(check),
         "outcome": outcome_text(check),
     }
 
@@ -323,8 +327,8 @@ def allowed(check: Check) -> str:
 
 # --- a verdict in words
 
-BY_FORCE = "a person decides: headway promote makes it the champion all the same"
-MORE_ROWS = f"give eval more rows and run again; or {BY_FORCE}"
+BY_FORCE = "to make it the champion all the same, type headway promote"
+MORE_ROWS = f"give eval more rows and run again; {BY_FORCE}"
 
 
 class Text(NamedTuple):
@@ -506,7 +510,8 @@ def _threshold(check: Check, verdict: Verdict) -> Text:
     if check.value is None:
         return Text(f"{check.metric}{where}{rows} has no value on these rows, and a threshold asks for one")
     beyond = "below the required minimum" if check.limit == "at least" else "above the allowed maximum"
-    return Text(f"{check.metric}{where}{rows} is {number(check.value)}, {beyond} of {number(check.allowed)}")
+    fix = "train a better model, or set another limit in gate.thresholds"
+    return Text(f"{check.metric}{where}{rows} is {number(check.value)}, {beyond} of {number(check.allowed)}", "", fix)
 
 
 def _unchecked_text(check: Check) -> Text:

@@ -137,7 +137,7 @@ def test_a_first_run_has_20_lines_at_most_and_a_rejected_one_25(typed, tmp_path)
     assert "since version 1: training.steps 100 -> 2; model.hidden " in rejected.stdout
     assert "gate.thresholds.auc.min not set -> 0.999" in " ".join(rejected.stdout.split())
     checks = rejected.stdout[rejected.stdout.index("  check ") :].splitlines()
-    assert re.split("  +", checks[0].strip()) == ["check", "before", "now", "change", "worst allowed", "outcome"]
+    assert re.split("  +", checks[0].strip()) == ["check", "before", "now", "change", "limit", "outcome"]
     assert max(map(len, checks[:4])) <= 100, "beside each other, with the longest words"
     assert checks[1].endswith("beyond the limit") and re.search("  auc +0.*at least 0.999  missed", rejected.stdout)
     everything = typed("show", tmp_path, check=0).stdout

@@ -117,7 +117,7 @@ def test_a_run_is_told_the_same_everywhere(records, tmp_path, caplog, end):
     ending = ending_of(record)
     assert (ending.label, ending.tone) == (label, tone)
     for renderer, text in told(record, tmp_path).items():
-        for said in (ending.headline, ending.coloured, *ending.concerns, *ending.said):
+        for said in (ending.headline, ending.label, *ending.concerns, *ending.said):
             assert " ".join(said.split()) in text, (renderer, said)
         for check in ending.checks[: 3 if renderer == "terminal" else None]:
             numbers = [
@@ -201,7 +201,7 @@ def test_what_fails_comes_first_and_a_limit_has_the_sign_of_a_change_for_the_wor
     assert [row["check"] for row in first] == wanted
     assert list(first.tones) == ["red"] * 3 and others.title == "4 more checks, 2 of them failed" and others.folded
     assert list(others.tones) == ["red", "red", "amber", "green"]
-    assert [row["worst allowed"] for row in (first[0], others[-1])] == ["+0.01", "-0.01"]
+    assert [row["limit"] for row in (first[0], others[-1])] == ["+0.01", "-0.01"]
     assert [row["outcome"] for row in others][2:] == ["cannot tell", "better"]
     assert first[0]["change (95% interval)"] == "+0.1 (+0.05 to +0.15)"
     assert ending_of(RunRecord(**known, verdict=verdict)).meanings == "mine:cost: lower is better"  # the first checks'
