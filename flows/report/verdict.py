@@ -604,7 +604,7 @@ def _newer(check: Check, verdict: Verdict) -> Text:
             spans = some(check.names, 3)
             return Text(f"the raw files of span {spans} have changed since {check.against} was trained")
     newest = "data are not newer" if check.outcome == "not newer" else "data are not known to be newer"
-    better = f"{verdict.primary} is not better than with {check.against}"
+    better = f"{verdict.primary} is not clearly better than with {check.against}"
     mixed = [c.metric or "" for c in verdict.compared() if c.worse and not c.surely_within]
     if mixed and any(c.outcome == BETTER for c in verdict.compared()):
         gained = [c.metric or "" for c in verdict.compared() if c.outcome == BETTER]

@@ -1,6 +1,6 @@
 """The training loop: up to K steps in one compiled program on a stack of batches, and what happens between its calls.
 
-    learner = Learner(model=model, head="binary", step=step, specs=specs, optimizer=OptimizerConfig())
+    learner = Learner(model=model, head="binary", step=step, specs=specs, config=StepConfig(optimizer=adam))
     outcome = learner.run(stack, first=0, steps=32, values={"learning_rate": rates})    # outcome.losses: float32 [32]
     run(learner, batches, start=0, total=2000, values=StepValues(schedules, 2000), every=[PeriodicAction(1000, save)])
 

@@ -114,7 +114,7 @@ def test_what_is_not_better_replaces_the_champion_only_with_newer_data(judge):
     label, a, b = models(noise=(0.52, 0.5), seed=3)
     found = judge(label, a, b, theirs=NEW, ours=NEW)
     assert (found.status, found.promote) == ("kept", False)
-    words = "auc is not better than with version 3, and the candidate's data are not newer (version 3 stays)"
+    words = "auc is not clearly better than with version 3, and the candidate's data are not newer (version 3 stays)"
     assert words in said(found)
     assert judge(label, a, b, theirs=NEW, ours=OLD).status == "kept"
     found = judge(label, a, b, theirs=(), ours=NEW)
@@ -123,7 +123,7 @@ def test_what_is_not_better_replaces_the_champion_only_with_newer_data(judge):
     assert (found.status, found.promote) == ("promoted", True)
     assert "trained up to span 2013-02, version 3 up to 2013-01" in said(found)
     found = judge(label, a, b, theirs=NEW, ours=NEW, force=True)
-    assert (found.status, found.promote) == ("promoted", True) and "against: auc is not better" in said(found)
+    assert (found.status, found.promote) == ("promoted", True) and "against: auc is not clearly better" in said(found)
 
 
 def test_a_verdict_says_which_values_of_a_metric_of_ones_own_are_better(judge, tmp_path):
