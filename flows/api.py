@@ -135,7 +135,7 @@ class Pipeline:
 
         Raises:
             DataError: a column is missing, or a row cannot be predicted.
-            StoreError: there is no such version.
+            StoreError: the version does not exist.
         """
         from flows.pipeline.predict import predict_rows
 
@@ -156,7 +156,7 @@ class Pipeline:
 
         Raises:
             DataError: a column is missing, or more rows cannot be predicted than `validation.max_quarantined` allows.
-            StoreError: there is no such version.
+            StoreError: the version does not exist.
         """
         from flows.pipeline.predict import predict
 
@@ -175,7 +175,7 @@ class Pipeline:
         """Returns one version of the model, by its number, "champion", "previous" or an alias.
 
         Raises:
-            StoreError: there is no such version.
+            StoreError: the version does not exist.
         """
         return Version(self._loaded, self._registry, self._registry.number(str(name)))
 

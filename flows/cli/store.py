@@ -17,7 +17,7 @@ from flows.cli.options import Count, Options, PipelinePath, answer, overrides_of
 from flows.config.extras import EXTRAS, install_command, missing
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted, size
-from tfcore.ops.library import SWITCH, enabled, library_path
+from tfcore.ops.library import SWITCH, enabled, op_path
 
 if TYPE_CHECKING:
     from headway.storage.store import Store
@@ -123,7 +123,7 @@ class Finding:
     found: str
     fix: str | None = None
     there: bool = True
-    """False: something optional is absent, which is no problem."""
+    """False: something optional is absent, which is not a problem."""
 
     @property
     def word(self) -> str:
@@ -131,7 +131,7 @@ class Finding:
 
 
 def _extras() -> Iterator[Finding]:
-    """Yields a finding for each extra; a missing extra is no problem."""
+    """Yields a finding for each extra; a missing extra is not a problem."""
     for name, extra in EXTRAS.items():
         there = not missing(name)
         found = "installed" if there else f"{extra.use}; to have it: {install_command(name)}"
@@ -149,9 +149,9 @@ def _devices() -> Finding:
 
 
 def _op() -> Finding:
-    """Returns the finding on the optional native op; it is no problem if the op is not built."""
+    """Returns the finding on the optional native op; an op that is not built is not a problem."""
     what = "op pairwise_loss"
-    if not library_path().exists():
+    if not op_path().exists():
         state = "not built: it computes the loss of training.ranking; TensorFlow's own ops do so several times slower; "
         return Finding(True, what, state + "to build it: python -m tfcore.ops.compile", there=False)
     return Finding(True, what, "built" if enabled() else f"built, and switched off by {SWITCH}", there=enabled())

@@ -45,7 +45,7 @@ class Columns:
     stored: tuple[str, ...]
     notes: tuple[Note, ...]
     inferred: bool
-    """Whether the schema was inferred, since there is no schema file yet."""
+    """Whether the schema was inferred, since the schema file does not exist yet."""
     hashed: tuple[Column, ...] = ()
     """The columns whose values a split without a key hashes; some may not be in `read`."""
     by_place: bool = False

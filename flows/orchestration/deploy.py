@@ -234,7 +234,7 @@ def _block(client: SyncPrefectClient, name: str, where: str, *, notifies: bool =
     """Returns the id of a block by type/name.
 
     Raises:
-        ConfigError: there is no such block, or it `notifies` and is of another type.
+        ConfigError: the block does not exist, or it `notifies` and is of another type.
     """
     kind, _, title = name.partition("/")
     try:

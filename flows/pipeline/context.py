@@ -429,7 +429,7 @@ class Context:
 
     @cached_property
     def units(self) -> SplitUnits:
-        """The units that the split keeps together, for resampling; equal rows are no units beside a group column."""
+        """The units that the split keeps together, for resampling; equal rows do not count beside a group column."""
         key = " and ".join(self.pipeline.split.key) or None
         if self.group is not None:
             return SplitUnits(key=key)

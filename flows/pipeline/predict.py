@@ -72,7 +72,7 @@ def predict(
         The result of `beam_jobs.predict.stage.predict`, and saved_model, version (None for a folder), task and output.
 
     Raises:
-        ConfigError, DataError, StoreError: as `beam_jobs.predict.stage.predict`, or there is no such model.
+        ConfigError, DataError, StoreError: as `beam_jobs.predict.stage.predict`, or the model does not exist.
     """
     with find_model(loaded, model, monitor.log) as (folder, version):
         described = describe_model(folder)
@@ -112,7 +112,7 @@ def find_model(
     """Yields a SavedModel's folder and version number (None: not registered); nobody deletes it during the block.
 
     Raises:
-        StoreError: there is no champion, or no such version.
+        StoreError: the model has no champion, or the version does not exist.
         ConfigError: `model` names neither a version nor a folder.
     """
     registry = Registry(loaded.open_store(), loaded.pipeline.name)
@@ -164,7 +164,7 @@ def predict_rows(loaded: LoadedPipeline, rows: Any, *, model: str, monitor: Moni
 
     Raises:
         DataError: a column is missing, or a row cannot be predicted; the message has the reason of the first such row.
-        StoreError: there is no such version.
+        StoreError: the version does not exist.
     """
     table = as_table(rows)
     with Scratch("predict") as folder:

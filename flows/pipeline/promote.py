@@ -41,7 +41,7 @@ def promote_version(
         note: called with a line if the MLflow server or the site could not be updated.
 
     Raises:
-        StoreError: there is no such version, it was rolled back, or champion or alias changed meanwhile.
+        StoreError: the version does not exist or was rolled back, or champion or alias changed meanwhile.
     """
     if alias is None:
         against = _against(registry, force)
@@ -68,7 +68,7 @@ def roll_back(
         loaded, force, note: as for `promote_version`.
 
     Raises:
-        StoreError: there is no previous champion or no such version, or the champion changed meanwhile.
+        StoreError: a previous champion or the version does not exist, or the champion changed meanwhile.
     """
     number = None if version is None else registry.number(version)
     event = registry.rollback(number, reason=reason, force=force, against=_against(registry, force))

@@ -129,9 +129,9 @@ class RunSummary(Frozen):
         """
         level = None if brief or narrow else next((check.confidence for check in self.checks if check.interval), None)
         checks = [check for check in self.checks if not (brief and check.key in self.headlined)]
-        rows = [_row(check, brief or narrow, level) for check in checks]
-        if all(check.name.endswith(" baseline") for check in checks):  # nothing was before a first model
-            rows = [{{"before": "baseline", "now": "candidate"}.get(key, key): row[key] for key in row} for row in rows]
+        first = all(check.beside_baseline for check in checks)  # nothing was before a first model
+        titles = ("baseline", "candidate") if first else ("before", "now")
+        rows = [_row(check, titles, brief or narrow, level) for check in checks]
         tones = [_tone(check) for check in checks]
         most = _MOST_CHECKS
         others, wrong = rows[most:], sum(not check.passed for check in checks[most:])
@@ -199,7 +199,7 @@ def ending_of(record: RunRecord) -> RunSummary:
         "said": tuple(filter(None, said)),
         "notes": tuple(notes if checks else ()),
         "checks": checks,
-        "headlined": tuple(c.key for c in checks if verdict.basis == "first model" and c.name.endswith(" baseline")),
+        "headlined": tuple(c.key for c in checks if verdict.basis == "first model" and c.beside_baseline),
         "meanings": _meanings(verdict, checks, headline),
         "judged_on": "" if verdict.rows is None else f"judged on {rows_of(verdict.rows, verdict.spans)}",
     }
@@ -283,7 +283,7 @@ _TITLES = {
 """The text of the cell that says what a check compares, by the check's name."""
 
 
-def _row(check: Check, narrow: bool, level: float | None) -> dict[str, object]:
+def _row(check: Check, titles: tuple[str, str], narrow: bool, level: float | None) -> dict[str, object]:
     where = None if check.slice is None else slice_text(check.slice, check.slice_value)
     what = " on ".join(filter(None, [check.metric, where]))
     unknown = "{what} against the {name}" if check.against else "{name}: {what}"
@@ -299,8 +299,8 @@ def _row(check: Check, narrow: bool, level: float | None) -> dict[str, object]:
         change = f"{signed(check.change)} ({between(check.interval, check.confidence)})"
     return {
         "check": known.format(what=what, name=check.name, against=against).strip(),
-        "before": None if before is None else metric_text(before),
-        "now": None if now is None else metric_text(now),
+        titles[0]: None if before is None else metric_text(before),
+        titles[1]: None if now is None else metric_text(now),
         "change" if level is None else f"change ({100 * level:.4g}% interval)": change,
         "limit": allowed(check),
         "outcome": outcome_text(check),
@@ -489,7 +489,7 @@ def _left_out(entry: LeftOut) -> str:
 def _text(check: Check, verdict: Verdict) -> Text:
     if check.name in _TEXTS:
         return _TEXTS[check.name](check, verdict)
-    return _baseline(check, verdict) if check.name.endswith(" baseline") else Text(f"{check.name}: {check.outcome}")
+    return _baseline(check, verdict) if check.beside_baseline else Text(f"{check.name}: {check.outcome}")
 
 
 def _without_value(check: Check, verdict: Verdict) -> Text:

@@ -127,6 +127,11 @@ class Check(Result):
         return self.gained < -self.allowed
 
     @property
+    def beside_baseline(self) -> bool:
+        """True if the candidate is compared with a baseline."""
+        return self.name.endswith(" baseline")
+
+    @property
     def gained(self) -> float:
         """The change, turned so that up is good; 0 where there is none."""
         change = self.change or 0.0

@@ -87,13 +87,20 @@ class ImportanceStudy:
         orders = [[random.permutation(len(plain)) for _ in range(REPEATS)] for _ in places]
         changed = [_permuted(inputs, at, order) for at, of in zip(places.values(), orders, strict=True) for order in of]
         predictions = _predicted(scorer, changed, size).reshape(-1, len(plain), *plain.prediction.shape[1:])
-        value = (metric := self._task.metric(self._task.primary)).cached_value(plain)
+        metric = self._task.metric(self._task.primary)
         found = []
         for number, column in enumerate(places):
             permuted = [plain.predicted(each) for each in predictions[REPEATS * number : REPEATS * (number + 1)]]
             found.append({"column": column, **_worsening(metric, plain, permuted)})
         order = sorted(found, key=lambda each: -np.inf if each["permuted"] is None else each["permuted"], reverse=True)
-        return {"importance": {"rows": len(plain), "metric": metric.name, "value": value, "columns": order}}
+        return {
+            "importance": {
+                "rows": len(plain),
+                "metric": metric.name,
+                "value": metric.cached_value(plain),
+                "columns": order,
+            }
+        }
 
     def _places(self) -> dict[str, Places]:
         """Returns the inputs that are made of each column: of a raw one, or of one that a user's preprocess returns."""

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from headway.errors import ConfigError, HeadwayError
-from tfcore.ops.library import BUILT, OPTIONS, library_path, sources, tensorflow_version
+from tfcore.ops.library import BUILT, OPTIONS, op_path, sources, tensorflow_version
 
 
 def build(*, force: bool = False) -> Path:
@@ -25,7 +25,7 @@ def build(*, force: bool = False) -> Path:
         ConfigError: there is no compiler, or the folder cannot be written.
         HeadwayError: the sources do not compile.
     """
-    target = library_path()
+    target = op_path()
     if target.exists() and not force:
         return target
     compiler = shlex.split(os.environ.get("CXX") or "g++")

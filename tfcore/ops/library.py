@@ -1,7 +1,7 @@
 """The library of compiled ops: its path, and loading it.
 
     library()                # the module with the ops, or None: not built for these sources and this TensorFlow
-    library_path().exists()  # the same question without importing TensorFlow
+    op_path().exists()  # the same question without importing TensorFlow
 
 The file's name carries TensorFlow's version and a digest of the sources, so that a library never meets another TensorFlow or
 older sources. HEADWAY_OPS=off leaves a library alone that is there.
@@ -38,7 +38,7 @@ def tensorflow_version() -> str:
 
 
 @lru_cache(maxsize=1)
-def library_path() -> Path:
+def op_path() -> Path:
     """Returns the path of the library for these sources and this TensorFlow, built or not."""
     digest = hashlib.sha256(" ".join(OPTIONS).encode())
     for path in sorted([*sources(), *FOLDER.glob("*.h")]):
@@ -54,7 +54,7 @@ def enabled() -> bool:
 
 def library() -> Any | None:
     """Returns the module with the ops; None when they are not built, switched off, or do not load (warned of once)."""
-    return _load(library_path()) if enabled() and library_path().exists() else None
+    return _load(op_path()) if enabled() and op_path().exists() else None
 
 
 @lru_cache(maxsize=1)

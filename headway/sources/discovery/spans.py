@@ -351,7 +351,7 @@ def select_window(
         where: the place of the window setting, for an error.
 
     Raises:
-        ConfigError: there is no such span, too few of them, or one is missing in between.
+        ConfigError: a span does not exist, there are too few, or one is missing in between.
     """
     try:
         return _selected(spans, window, until, gaps)

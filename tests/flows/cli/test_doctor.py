@@ -13,7 +13,7 @@ from tfcore.ops.library import sources
 def test_an_op_that_is_not_built_is_not_a_fault_and_comes_with_its_use_and_its_command(monkeypatch, tmp_path):
     monkeypatch.delenv("HEADWAY_OPS", raising=False)
     library = tmp_path / "headway_ops.so"
-    monkeypatch.setattr(doctor, "library_path", lambda: library)
+    monkeypatch.setattr(doctor, "op_path", lambda: library)
     ranking = doctor._op()
     assert ranking.ok and ranking.found.startswith("not built") and ranking.word == "absent"
     assert "training.ranking" in ranking.found and "python -m tfcore.ops.compile" in ranking.found

@@ -178,7 +178,8 @@ def test_a_run_does_not_begin_while_another_process_collects(store):
             raise AssertionError("unreachable")
         assert "headway clean has ended" in error.value.fix and len(waited) == 1
         threading.Timer(0.5, process.kill).start()
-        with run_lease(store, "taxi", "mine"), pytest.raises(Locked, match="run mine"), removal_lock(store):
+        began = run_lease(store, "taxi", "mine", wait_seconds=30)
+        with began, pytest.raises(Locked, match="run mine"), removal_lock(store):
             raise AssertionError("unreachable")
 
 

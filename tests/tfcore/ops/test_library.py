@@ -47,10 +47,10 @@ def test_other_sources_are_another_library(monkeypatch, tmp_path):
         for change in ("", "// changed\n"):
             with (tmp_path / "ranked_list.h").open("a") as file:
                 file.write(change)
-            ops.library_path.cache_clear()
-            names.add(ops.library_path().name)
-    ops.library_path.cache_clear()
-    assert len(names) == 2 and ops.library_path().name in names
+            ops.op_path.cache_clear()
+            names.add(ops.op_path().name)
+    ops.op_path.cache_clear()
+    assert len(names) == 2 and ops.op_path().name in names
 
 
 def test_what_does_not_load_is_warned_of_and_not_used(tmp_path):

@@ -143,4 +143,5 @@ def test_a_shard_that_cannot_be_had_ends_the_training_with_its_name(bucket_url, 
     with pytest.raises(StoreError, match=r"train-00004.*: has crc32c .*its bytes changed"):
         train(request, tmp_path / "out", Monitor(), remote=a.localize(request.input_paths(), later=True))
     a.objects.write(name, good)
-    assert train(request, tmp_path / "out", Monitor(), remote=a.localize(request.input_paths(), later=True))["steps"]
+    remote = a.localize(request.input_paths(), later=True)
+    assert train(request, tmp_path / "out", Monitor(), remote=remote)["steps"] > 0
