@@ -220,7 +220,7 @@ def request_of(path: Path) -> Any:
     from beam_jobs.ingest.request import IngestRequest
     from headway.schema.columns import Column
     from headway.sources.config import SourceConfig
-    from headway.sources.discovery.spans import files
+    from headway.sources.spans import files
     from headway.tabular.label import LabelConfig
     from headway.tabular.splits import SplitConfig
 

@@ -188,7 +188,7 @@ def headway(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
     from beam_jobs.runners.config import RunnerConfig
     from headway.monitor import Monitor
     from headway.sources.config import SourceConfig
-    from headway.sources.discovery.spans import ONE_SPAN, files
+    from headway.sources.spans import ONE_SPAN, files
 
     started = time.perf_counter()
     source = SourceConfig(format="parquet", path=str(arguments.folder / f"{arguments.rows}.parquet"))

@@ -139,7 +139,7 @@ def wide(arguments: argparse.Namespace) -> dict[str, Any]:
     from headway.monitor import Monitor
     from headway.schema.columns import Column
     from headway.sources.config import SourceConfig
-    from headway.sources.discovery.spans import files
+    from headway.sources.spans import files
     from headway.tabular.label import LabelConfig
     from headway.tabular.splits import SplitConfig
 

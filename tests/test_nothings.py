@@ -17,7 +17,7 @@ from headway.records.decode import decode
 from headway.records.tfrecord import ShardWriter, read_records
 from headway.schema.columns import Column
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import open_source
+from headway.sources.spans import open_source
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.splits import SplitConfig
 from tests.beam_jobs.conftest import request_of

@@ -55,7 +55,7 @@ for name in names:
     assert not gone, f"{name} takes {gone} out of sys.modules"
 from tfcore.runtime.devices import prepare
 prepare()
-with importlib.import_module("tfcore.runtime.tf_import").startup():
+with importlib.import_module("headway.user_code.quiet_stderr").startup():
     pass
 import pyarrow as pa, tempfile
 from pathlib import Path

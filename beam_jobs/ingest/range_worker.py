@@ -28,7 +28,7 @@ from headway.leakage.keys import unit_codes
 from headway.records.grouping import Shard, one_batch
 from headway.schema.columns import LABEL, UNIT, Column
 from headway.sources.base import Chunk, Range, read_unchanged
-from headway.sources.config import NAMED
+from headway.sources.config import FORMATS
 from headway.sources.formats.parquet import WIDE
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular import quarantine
@@ -119,7 +119,7 @@ class RangeWork(RangeRows):
     def column_types(self, piece: Range) -> dict[str, pa.DataType]:
         """Returns the target types of the columns to read; omits a column for the split alone that the file lacks."""
         names = None
-        if self._rows.extra and self._request.source.format in NAMED:  # the others give nulls
+        if self._rows.extra and FORMATS[self._request.source.format].named:  # the others give nulls
             names = self._request.open().names(self._request.files[piece.file])
         return self._rows.types(names, raw_types(self._request.read))
 
@@ -165,9 +165,9 @@ class RangeWork(RangeRows):
         columns = self._request.filter_columns()
         view = batch.select([column.name for column in columns])
         texts = {field.name for field in view.schema if is_text(value_type(field.type))}
-        is_csv = self._request.source.format == "csv"
-        # others come as numbers, unless the file holds text in a column that is to be numbers
-        unsure = [column for column in columns if is_csv or (column.type != "bytes" and column.name in texts)]
+        typed = FORMATS[self._request.source.format].typed
+        # typed files give numbers, unless one holds text in a column that is to be numbers
+        unsure = [column for column in columns if not typed or (column.type != "bytes" and column.name in texts)]
         if unsure:
             coerced = coerce(batch, unsure)
             self.reject(coerced.rejected, at)

@@ -17,7 +17,7 @@ from headway.records.encode import ROWS_PER_RECORD
 from headway.schema.columns import LABEL, UNIT_COLUMN, Column, column_yaml, named_for, no_column
 from headway.sources.base import InputFile, Range, Source, whole_files
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import folder_columns, open_source, split_name
+from headway.sources.spans import folder_columns, open_source, split_name
 from headway.stages.ingested import Ingested
 from headway.stages.stage_class import Stage
 from headway.tabular.expressions import parse

@@ -28,7 +28,7 @@ from beam_jobs.runners.spans import Tick
 from headway.errors import DataError, StoreError
 from headway.messages import counted
 from headway.sources.base import Chunk, Range, read_unchanged
-from headway.sources.discovery.spans import open_source
+from headway.sources.spans import open_source
 from headway.tabular.coerce import coerce, converted, raw_types
 from headway.tabular.list_arrays import decoded
 

@@ -17,7 +17,7 @@ from headway.errors import ConfigError, DataError
 from headway.schema.columns import Column, suggest
 from headway.sources.base import InputFile, Range
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import open_source
+from headway.sources.spans import open_source
 from headway.storage.fingerprint import fingerprint
 
 VERSION = 5

@@ -41,7 +41,7 @@ from headway.errors import DataError, Locked, StoreError
 from headway.messages import agree
 from headway.monitor import Monitor
 from headway.sources.base import Range
-from headway.sources.discovery.spans import open_source
+from headway.sources.spans import open_source
 from headway.storage.filesystem import open_file
 from headway.storage.locks import Lock
 from headway.storage.manifest import Counts, FileEntry

@@ -21,7 +21,7 @@ from headway.process import Scratch
 from headway.schema.columns import Column
 from headway.sources.base import Range, whole_files
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import ONE_SPAN, files, open_source
+from headway.sources.spans import ONE_SPAN, files, open_source
 from headway.storage import manifest as manifests
 from headway.storage.filesystem import is_remote, kind
 from headway.tabular.list_arrays import as_batch

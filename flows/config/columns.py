@@ -25,9 +25,9 @@ from headway.schema.pbtxt import from_text, to_text, with_split
 from headway.schema_inference.column_types import PREFIX_ROWS, infer, with_statistics
 from headway.schema_inference.split_columns import few_distinct, row_columns, without_label
 from headway.sources.base import InputFile, sample_spans
-from headway.sources.config import NAMED
-from headway.sources.discovery.spans import open_source
+from headway.sources.config import FORMATS, CsvConfig
 from headway.sources.sample import Sample
+from headway.sources.spans import open_source
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.atomic_io import replace_text
 from headway.tabular.expressions import parse
@@ -121,7 +121,7 @@ def resolve(
     needed = _needed(loaded)
     # a schema leaves out what is ignored, so that a name which is misspelled shows in the files alone
     named = None
-    if inferred and pipeline.source.format in NAMED:
+    if inferred and FORMATS[pipeline.source.format].named:
         source = open_source(pipeline.source)
         named = {name for span in spans for name in source.names(files(span)[-1])}
     for name in [*configs, *sorted(needed)]:
@@ -229,7 +229,7 @@ def _infer_window(
     source = loaded.pipeline.source
     first, whole = sample_spans(open_source(source), list(spans.values()), PREFIX_ROWS)
     schema, notes = _infer(loaded, whole)
-    if len(spans) == 1 or source.format not in NAMED:
+    if len(spans) == 1 or not FORMATS[source.format].named:
         return schema, notes, first, whole
     columns = _since(loaded, schema.columns, spans)
     gone = {column.name for column in schema.columns} - {column.name for column in columns}
@@ -276,7 +276,7 @@ def _infer(loaded: LoadedPipeline, prefix: Sample, names: Sequence[str] | None =
         only=loaded.pipeline.only_named,
         needed=_needed(loaded) if names is None else frozenset(),
         where=str(loaded.file),
-        typed=loaded.pipeline.source.format != "csv",
+        typed=FORMATS[loaded.pipeline.source.format].typed,
         keys=keys.union(split.key),
     )
 
@@ -284,9 +284,10 @@ def _infer(loaded: LoadedPipeline, prefix: Sample, names: Sequence[str] | None =
 def _check_words(loaded: LoadedPipeline, schema: Schema) -> None:
     """Raise ConfigError if csv.null_values has a word that no schema column has, or lacks one that all have."""
     of_columns = [set(column.null) for column in schema.columns if column.null is not None]
-    if loaded.pipeline.source.format != "csv" or not of_columns:
+    options = loaded.pipeline.source.options
+    if not isinstance(options, CsvConfig) or not of_columns:
         return
-    words = set(loaded.pipeline.source.csv.null_values)
+    words = set(options.null_values)
     if odd := sorted((words - set().union(*of_columns)) | (set.intersection(*of_columns) - words)):
         raise ConfigError(
             f"{some(odd, 5, repr)}: the columns of {loaded.schema_file} have other words for a missing value",

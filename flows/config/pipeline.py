@@ -35,7 +35,7 @@ from headway.metrics.ranking import NDCG_AT
 from headway.metrics.user_metric import MetricSpec
 from headway.redaction import remember
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import ALL, check_window
+from headway.sources.spans import ALL, check_window
 from headway.storage.filesystem import is_remote
 from headway.storage.store import Store, open_store
 from headway.tabular.label import LabelConfig

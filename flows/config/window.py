@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from flows.config.pipeline import LoadedPipeline
 from headway.messages import counted
-from headway.sources.discovery.spans import ALL, select_window, spans
+from headway.sources.spans import ALL, select_window, spans
 
 
 @dataclass(frozen=True)

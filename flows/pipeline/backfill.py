@@ -31,7 +31,7 @@ from headway.config import Frozen
 from headway.errors import Cancelled, ConfigError, HeadwayError
 from headway.messages import counted, some
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import select_window, spans
+from headway.sources.spans import select_window, spans
 from headway.tabular.splits import window_splits
 
 Upto = Literal["ingest", "train", "gate"]

@@ -18,8 +18,7 @@ from headway.schema.notes import Note
 from headway.stages.refs import Ref
 from headway.stages.step import Output
 from headway.storage.fingerprint import fingerprint
-from tfcore.evaluation.request import SavedModel
-from tfcore.evaluation.results import Evaluated
+from tfcore.evaluation.request import Evaluated, SavedModel
 from tfcore.export.request import Exported
 from tfcore.train.request import TrainRequest
 

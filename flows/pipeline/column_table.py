@@ -18,7 +18,7 @@ from flows.records import records
 from headway.schema.columns import Column, Schema, type_text
 from headway.schema.notes import Note
 from headway.schema.pbtxt import to_text
-from headway.sources.discovery.spans import files, select_window, spans
+from headway.sources.spans import files, select_window, spans
 from tfcore.transform.fit import TransformRequest
 
 LEFT_OUT = "left out"

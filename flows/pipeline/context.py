@@ -35,7 +35,7 @@ from headway.schema.calendar_days import Temporal
 from headway.schema.columns import LABEL, Column, named_for
 from headway.schema.notes import Note
 from headway.sources.base import InputFile
-from headway.sources.discovery.spans import files
+from headway.sources.spans import files
 from headway.stages.ingested import Ingested
 from headway.stages.refs import Examples, Ref
 from headway.stages.step import Output
@@ -50,13 +50,13 @@ from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
 from headway.tasks.user_task import load_task
 from headway.user_code import files as user_files
+from headway.user_code.quiet_stderr import startup
 from headway.validation.anomaly import Anomaly, SplitProof, Validated
 from headway.validation.stage import ValidateRequest
-from tfcore.evaluation.results import Evaluated
+from tfcore.evaluation.request import Evaluated
 from tfcore.export.request import Exported, ExportRequest
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.models.config import ModelConfig
-from tfcore.runtime.tf_import import startup
 from tfcore.train.auto import Facts
 from tfcore.train.auto import resolve as resolve_settings
 from tfcore.train.config import TrainingConfig

@@ -43,8 +43,7 @@ from headway.statistics.stage import StatisticsRequest
 from headway.statistics.summary import WindowStatistics
 from headway.validation.drift import check_drift
 from headway.validation.serving import span_statistics
-from tfcore.evaluation.request import EvaluateRequest
-from tfcore.evaluation.results import Evaluated
+from tfcore.evaluation.request import Evaluated, EvaluateRequest
 from tfcore.export.metadata import describe_model
 from tfcore.runtime.tensorflow_process import Child
 from tfcore.transform.fit import Transformed, TransformRequest

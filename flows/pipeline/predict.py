@@ -36,7 +36,7 @@ from headway.registry.registry import Registry
 from headway.schema.pbtxt import from_text
 from headway.sources.base import InputFile
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import ONE_SPAN, files, patterns
+from headway.sources.spans import ONE_SPAN, files, patterns
 from headway.storage import filesystem
 from headway.storage.atomic_io import sync_path, writing
 from headway.storage.bucket import Bucket

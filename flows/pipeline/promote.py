@@ -17,7 +17,7 @@ from headway.errors import ConfigError, StoreError
 from headway.messages import window_text
 from headway.registry.pointers import NOBODY, Event
 from headway.registry.registry import Registry
-from headway.sources.discovery.spans import ALL
+from headway.sources.spans import ALL
 
 Note = Callable[[str], None]
 

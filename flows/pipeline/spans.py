@@ -12,7 +12,7 @@ from flows.config.pipeline import LoadedPipeline
 from flows.config.production import ArrivalConfig
 from headway.messages import duration
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import paths_of, patterns, spans
+from headway.sources.spans import paths_of, patterns, spans
 from headway.storage import filesystem
 
 

@@ -33,8 +33,7 @@ from headway.statistics.stage import StatisticsRequest
 from headway.statistics.summary import WindowStatistics
 from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest
 from headway.validation.units import shards_to_sample
-from tfcore.evaluation.request import EvaluateRequest, SavedModel, TrainedModel
-from tfcore.evaluation.results import Evaluated
+from tfcore.evaluation.request import Evaluated, EvaluateRequest, SavedModel, TrainedModel
 from tfcore.export.model_card import CardFacts
 from tfcore.export.replay import ReplayRequest
 from tfcore.export.request import ExportRequest

@@ -425,7 +425,7 @@ class _Rules(Frozen):
 
 
 def _checks(a: Rows, b: Rows, metrics: list[Metric]) -> Iterator[Check]:
-    differences = compare_models(b, a.prediction, metrics=metrics)
+    differences = compare_models(b, b.predicted(a.prediction), metrics=metrics)
     for metric in metrics:
         check = differences[metric.name].check("same rows", metric, CONFIDENCE, outcome="")
         yield check.model_copy(update={"outcome": outcome_of(check)})

@@ -13,7 +13,7 @@ from headway.errors import HeadwayError
 from headway.messages import counted, duration, number, sentence, some, window_text
 from headway.schema.calendar_days import PER_DAY, Temporal, moment
 from headway.schema.columns import LABEL
-from headway.sources.discovery.spans import ONE_SPAN
+from headway.sources.spans import ONE_SPAN
 from headway.stages.step import find_output
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics

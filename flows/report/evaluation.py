@@ -33,7 +33,7 @@ from headway.registry.registry import Registry
 from headway.storage.filesystem import open_file
 from headway.storage.manifest import crc32c
 from headway.tasks.table import direction
-from tfcore.evaluation.results import Evaluated, Importance
+from tfcore.evaluation.request import Evaluated, Importance
 
 _MOST_BYTES = 24 << 20
 """The most bytes of predictions that are read for charts: about a million rows, half a second."""

@@ -23,13 +23,13 @@ from flows.report.verdict import ending_of
 from flows.report.versions import rows_of
 from headway.evaluation.measured import Measured
 from headway.messages import counted, duration, some, when, window_text
-from headway.sources.discovery.spans import ONE_SPAN
+from headway.sources.spans import ONE_SPAN
 from headway.stages.step import Output
 from headway.statistics.summary import WindowStatistics
 from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store
 from headway.validation.anomaly import Validated
-from tfcore.evaluation.results import Evaluated
+from tfcore.evaluation.request import Evaluated
 
 
 def path_of(store: Store, run: str) -> Path:

@@ -25,7 +25,7 @@ from headway.statistics.summary import WindowStatistics
 from headway.storage.manifest import Manifest
 from headway.storage.store import Store
 from headway.validation.anomaly import Validated
-from tfcore.evaluation.results import Evaluated, Importance
+from tfcore.evaluation.request import Evaluated, Importance
 
 Answer = TypeVar("Answer", bound=BaseModel)
 

@@ -81,7 +81,7 @@ def compare_with_baseline(
         first: whether it is a first model, which may be compared with the constant on fewer rows of a class.
     """
     options: dict[str, Any] = {"class_rows": FIRST_CLASS_ROWS if first else CLASS_ROWS, "seed": seed, "check": check}
-    difference = compare(rows, others, metrics=(metric,), **options)[metric.name]
+    difference = compare(rows, rows.predicted(others), metrics=(metric,), **options)[metric.name]
     if difference.difference is None:
         return None
     facts = {"against": name, "outcome": "too few rows", "rows": len(rows)}

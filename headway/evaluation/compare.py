@@ -1,6 +1,6 @@
 """Compares two models on the same rows: the difference of each metric, and how sure it is.
 
-    differences = compare(rows, others, metrics=(AUC, LOSS))
+    differences = compare(rows, rows.predicted(others), metrics=(AUC, LOSS))
     differences["auc"].difference, differences["auc"].interval(0.95)         # the model of rows, less others
     differences["auc"].few                                                   # "under 20 rows of one class", or None
 
@@ -17,7 +17,7 @@ from typing import Any
 from headway.evaluation.intervals import Sample, Spread, quantile, spread_of, tail
 from headway.evaluation.units import CLASS_ROWS, why_not_comparable
 from headway.evaluation.verdict import Check
-from headway.metrics.base import Floats, Metric, Rows
+from headway.metrics.base import Metric, Rows
 
 ROUNDING = 1e-6
 """A difference of at most this share of the values counts as 0: predictions are float32, and equal models that round
@@ -91,7 +91,7 @@ class Difference:
 
 def compare(
     rows: Rows,
-    others: Floats | None,
+    other: Rows | None,
     *,
     metrics: Sequence[Metric],
     class_rows: int = CLASS_ROWS,
@@ -102,11 +102,11 @@ def compare(
 
     Args:
         rows: with the predictions of one model; rows of one unit are resampled together.
-        others: the predictions of the same rows by another model; None: there is no other model.
+        other: `rows.predicted(...)` with the predictions of another model; None: there is no other model.
         class_rows: the least number of rows of each class, for a metric whose `unit` is classes.
         check: called before each metric; may raise to stop.
     """
-    models = [rows] if others is None else [rows, rows.predicted(others)]
+    models = [rows] if other is None else [rows, other]
     samples = [Sample(each, seed) for each in models]
     found: dict[str, Difference] = {}
     for metric in metrics:

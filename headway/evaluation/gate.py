@@ -73,6 +73,7 @@ from headway.evaluation.verdict import (
     write_verdict,
 )
 from headway.metrics.base import Floats, Metric, Rows
+from headway.metrics.classification import ORDER
 from headway.monitor import Monitor
 from headway.stages.refs import Ref
 from headway.tasks.base import LabelFacts
@@ -251,7 +252,7 @@ class _Decision:
         models, theirs = self.models, self.models.of(other)
         assert other.predictions is not None
         models.check_same(theirs, f"version {other.version}'s", other.predictions)
-        rows, others = models.rows(models.candidate), models.rows(theirs).prediction
+        rows, others = models.rows(models.candidate), models.predictions(theirs)
         margins = Margins(
             models.task, self.tolerances, self.request.label, rows.predicted(others), judging=models.judging
         )
@@ -292,7 +293,7 @@ class _Decision:
             table = self.models.table(predictions)
             self.models.check_same(table, f"the baseline {name}'s", predictions)
             if not unusable_text(table):
-                self._beside_baseline(name, self.models.rows(table).prediction, metrics)
+                self._beside_baseline(name, self.models.predictions(table), metrics)
 
     def _beside_constant(self, metrics: Sequence[Metric]) -> None:
         task, facts = self.models.task, self.request.label or LabelFacts()
@@ -481,6 +482,7 @@ class ScoredModels:
         rows = rows_of(self.candidate, self.task, request.group, columns=self._reads_columns)
         self._rows, self.drawn_by = with_resampling_units(request.units, self.candidate, rows, group=request.group)
         self._last: tuple[pa.Table, Rows] | None = None
+        self._orders: dict[int, dict[object, Any]] = {}
 
     def table(self, predictions: Ref[Any]) -> pa.Table:
         """Returns the predictions in a file, which is read once."""
@@ -498,22 +500,33 @@ class ScoredModels:
     def of(self, champion: Champion) -> pa.Table:
         """Returns the predictions of a champion, and drops the cached rows of the last table."""
         assert champion.predictions is not None
-        self._last = None
+        self._drop()
         return self.table(champion.predictions)
 
     def check_same(self, table: pa.Table, whose: str, predictions: Ref[Any]) -> None:
         check_same_rows(self.candidate, table, whose, str(predictions.path))
 
     def rows(self, table: pa.Table) -> Rows:
-        """Returns a table as rows. Those of the last table are cached, with what metrics computed of them."""
+        """Returns a table as rows. Those of the last table are cached, with what metrics computed of them; of the others
+        only their order is."""
         if self._last is None or self._last[0] is not table:
-            self._last = None
-            rows = replace(self._rows, memo={})
+            self._drop()
+            rows = replace(self._rows, memo=self._orders.get(id(table), {}))
             if table is not self.candidate:
                 theirs = rows_of(table, self.task, columns=self._reads_columns)
                 rows = replace(rows, prediction=theirs.prediction, columns=theirs.columns)
             self._last = table, rows
         return self._last[1]
+
+    def _drop(self) -> None:
+        if self._last is not None:
+            table, rows = self._last
+            self._orders[id(table)] = rows.keeping(ORDER).memo
+        self._last = None
+
+    def predictions(self, table: pa.Table) -> Floats:
+        """Returns the predictions of a table; the cached rows stay."""
+        return rows_of(table, self.task).prediction
 
     def measured(self, table: pa.Table) -> dict[str, float | None]:
         """Returns every metric of a model, by name."""

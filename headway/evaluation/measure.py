@@ -32,7 +32,7 @@ from headway.evaluation.threshold import DecidedRows, decide_rows, with_decision
 from headway.evaluation.units import with_resampling_units
 from headway.evaluation.worst_slices import find_worst_slices
 from headway.metrics.base import Floats, Made, Metric, MomentMetric, Rows
-from headway.metrics.classification import ORDER, orders_of_parts
+from headway.metrics.classification import ORDER, orders_of_parts, with_order
 from headway.metrics.retrieval import RETRIEVAL_COLUMNS
 from headway.metrics.tables import CONFUSION, Table
 from headway.monitor import Monitor
@@ -138,9 +138,7 @@ def _by_slice(
     orders = orders_of_parts(rows, [at for _, at in parts])
 
     def facts(number: int) -> dict[str, Any]:
-        some = rows.at(parts[number][1])
-        if orders is not None:
-            some.memo[ORDER] = orders[number]
+        some = with_order(rows.at(parts[number][1]), orders[number])
         # first: what a metric's value is made of is kept until the next metric
         between = _intervals(request, some, metrics) if len(some) >= least else {}
         return {"rows": len(some), "metrics": measured(metrics, some), "intervals": between}

@@ -50,6 +50,7 @@ from headway.evaluation.verdict import (
     ShareOf,
 )
 from headway.metrics.base import Floats, Metric, Rows
+from headway.metrics.classification import ORDER, orders_of_parts, with_order
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts, Task
 
@@ -115,10 +116,8 @@ def within_tolerances(
     """
     compared = margins.metrics
 
-    def test(at: Any, column: str | None = None, value: str | None = None) -> list[Check]:
-        some_rows = rows.at(at)
-        before = some_rows.predicted(others[at])
-        differences = compare(some_rows, others[at], metrics=[*compared.values()], seed=seed, check=monitor.check)
+    def test(after: Rows, before: Rows, column: str | None = None, value: str | None = None) -> list[Check]:
+        differences = compare(after, before, metrics=[*compared.values()], seed=seed, check=monitor.check)
         where = {"slice": column, "slice_value": value, "rows": len(before)}
         found = []
         for name, measured in differences.items():
@@ -126,18 +125,21 @@ def within_tolerances(
             found.append(tolerance_check(compared[name], measured, margin, config.confidence, **where))
         return found
 
-    overall = test(slice(None))
+    before = rows.predicted(others)
+    overall = test(rows, before)
+    after, before = rows.keeping(ORDER), before.keeping(ORDER)  # which that of slices follows from
     of_slices: list[Check] = []
     left_out: list[LeftOut] = []
     for column in slices:
-        small = 0
-        for value, at in slice_rows(table, column):
+        every = [*slice_rows(table, column)]
+        parts = [(value, at) for value, at in every if len(at) >= config.slice_min_rows]
+        small = len(every) - len(parts)
+        orders = zip(*(orders_of_parts(rows, [at for _, at in parts]) for rows in (after, before)), strict=True)
+        for (value, at), (order_after, order_before) in zip(parts, orders, strict=True):
             monitor.check()
-            if len(at) < config.slice_min_rows:
-                small += 1
-                continue
+            some = with_order(after.at(at), order_after)
             whys: dict[str, list[str]] = {}
-            for each in test(at, column, value):
+            for each in test(some, with_order(some.predicted(others[at]), order_before), column, value):
                 if not each.why:
                     of_slices.append(each)
                 else:
@@ -271,7 +273,8 @@ def with_errors(
     """
     found: MetricsWithErrors = {}
     for metric in metrics:
-        against = None if label is None or metric.of_the_mean else constant_predictions(task, label, metric, len(rows))
+        values = None if label is None or metric.of_the_mean else constant_predictions(task, label, metric, len(rows))
+        against = None if values is None else rows.predicted(values)
         measured = compare(rows, against, metrics=(metric,), seed=seed, check=check)[metric.name]
         if measured.difference is None or measured.error is None:
             continue

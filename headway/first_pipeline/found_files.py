@@ -16,9 +16,9 @@ from headway.errors import ConfigError, DataError
 from headway.first_pipeline.csv_form import csv_form
 from headway.messages import some
 from headway.sources.base import format_of
-from headway.sources.config import CONVERT, NAMED, Format, SourceConfig, by_ending
-from headway.sources.discovery.spans import ONE_SPAN, open_source
-from headway.sources.discovery.spans import files as files_of
+from headway.sources.config import CONVERT, FORMATS, Format, SourceConfig, by_ending
+from headway.sources.spans import ONE_SPAN, open_source
+from headway.sources.spans import files as files_of
 from headway.sources.text_files import BOM, TextFile
 from headway.storage import filesystem as storage
 
@@ -163,7 +163,7 @@ def _ready_splits(folder: str, files: list[str]) -> str | None:
 
 def _columns(format: Format, path: str) -> list[str]:
     """Returns the names of a file's columns; empty for a format that does not name them."""
-    if format not in NAMED:
+    if not FORMATS[format].named:
         return []
     config = SourceConfig.model_validate(_described(_literal(path), path))
     return open_source(config).names(files_of(config, ONE_SPAN)[0])

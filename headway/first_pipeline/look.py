@@ -18,10 +18,10 @@ from headway.messages import agree, counted, some
 from headway.schema.columns import LABEL, Column, ColumnConfig, Schema
 from headway.schema_inference.column_types import PREFIX_ROWS, infer
 from headway.sources.base import InputFile, sample_spans
-from headway.sources.config import NAMED, SourceConfig
-from headway.sources.discovery.spans import files, open_source, spans
+from headway.sources.config import FORMATS, SourceConfig
 from headway.sources.formats.csv import unnamed
 from headway.sources.sample import Sample
+from headway.sources.spans import files, open_source, spans
 from headway.tabular.coerce import coerce, raw_types
 from headway.tabular.label import LabelConfig
 from headway.tabular.list_arrays import as_batch
@@ -101,7 +101,9 @@ def sample_source(config: SourceConfig) -> SourceSample:
             where=config.path,
             fix="bring columns that say something of a row; a separator that was not found is set by source.csv.delimiter",
         )
-    first = source.names(by_span[0][-1]) if len(names) > 1 and config.format in NAMED else sample.table.column_names
+    first = (
+        source.names(by_span[0][-1]) if len(names) > 1 and FORMATS[config.format].named else sample.table.column_names
+    )
     later = tuple(name for name in sample.table.column_names if name not in first)
     return SourceSample(config, tuple(names), tuple(file for of_span in by_span for file in of_span), sample, later)
 
@@ -127,7 +129,7 @@ def typed_rows(look: SourceSample, label: LabelConfig) -> TypedRows:
         only=False,
         needed=label.columns(),
         where=look.config.path,
-        typed=look.config.format != "csv",
+        typed=FORMATS[look.config.format].typed,
     )
     columns = schema.columns
     if look.config.format == "images":  # bytes of files say nothing here, and there may be many

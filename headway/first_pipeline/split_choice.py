@@ -22,7 +22,7 @@ from headway.schema.calendar_days import PER_DAY, parts_of
 from headway.schema.columns import LABEL, Column
 from headway.schema_inference.identifiers import words_of
 from headway.schema_inference.split_columns import few_distinct, row_columns
-from headway.sources.discovery.spans import split_name
+from headway.sources.spans import split_name
 from headway.tabular.label import LabelConfig
 from headway.validation.units import find_unit
 

@@ -4,6 +4,7 @@ Labels are class indices; a binary prediction is [rows], the probability of clas
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,21 +131,26 @@ def _ranked(rows: Rows) -> _Ranked:
     return rows.cached("ranked", made)
 
 
-def orders_of_parts(rows: Rows, parts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]] | None:
-    """Returns the order of each part's rows by prediction, taken from the cached order of all rows; None if the cache
-    lacks it.
+def orders_of_parts(rows: Rows, parts: Sequence[NDArray[np.int64]]) -> Sequence[NDArray[np.int64] | None]:
+    """Returns the order of each part's rows by prediction, taken from the cached order of all rows; None of each if the
+    cache lacks it.
 
     Args:
         parts: the row indices of each part, ascending; no row is in two parts.
     """
     if (order := rows.memo.get(ORDER)) is None:
-        return None
+        return [None] * len(parts)
     part = np.full(len(rows), len(parts), np.min_scalar_type(len(parts)))
     place = np.empty(len(rows), np.int64)
     for number, at in enumerate(parts):
         part[at], place[at] = number, np.arange(len(at))
     grouped = place[order[np.argsort(part[order], kind="stable")]]  # of few values: by radix
     return np.split(grouped, np.cumsum([len(at) for at in parts]))[:-1]
+
+
+def with_order(rows: Rows, order: NDArray[np.int64] | None) -> Rows:
+    """Returns the rows, which know their order by prediction if it is given."""
+    return rows if order is None else replace(rows, memo=rows.memo | {ORDER: order})
 
 
 class AveragePrecision(Metric):

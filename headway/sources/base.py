@@ -461,7 +461,7 @@ def other_format(head: bytes, expected: Format) -> tuple[str, str] | None:
     if _ARFF.match(head):
         fix = "write it as CSV: pandas.DataFrame(scipy.io.arff.loadarff(file)[0]).to_csv(new_file, index=False)"
         return "an ARFF file (Weka's)", fix
-    zipped = head.startswith(b"\x1f\x8b") and expected in ("csv", "jsonl", "examples")
+    zipped = head.startswith(b"\x1f\x8b") and "gz" in FORMATS[expected].pattern
     for magic, (what, fix) in _OTHERS.items():
         # a table may begin with <, text with anything
         if head.startswith(magic) and not zipped and not (magic == b"<" and expected in _TEXT):

@@ -43,7 +43,7 @@ Gaps = Literal["error", "allow"]
 
 @dataclass(frozen=True)
 class FileFormat:
-    """The facts of a file format. Its options, if any, are the field of `SourceConfig` with the format's name."""
+    """The facts of a file format."""
 
     noun: str
     """The name of a file of this format in messages."""
@@ -56,6 +56,12 @@ class FileFormat:
     magic: tuple[bytes, ...] = ()
     """The bytes that the format's files begin with."""
     text: bool = False
+    typed: bool = True
+    """Whether the files tell a number from text. The values of other formats are text until their columns' types are inferred."""
+    named: bool = False
+    """Whether the files name all their columns. In files of other formats, a column that is missing is null."""
+    options: Literal["csv", "images"] | None = None
+    """The field of `SourceConfig` that holds the format's options; None: it has none."""
     range_size: int = 16 << 20
     """The size of a range in bytes, or in rows for Parquet and Arrow. It decides how many workers can read at a time
     and how many shards there are; a worker holds only a part of its range. Each range costs some milliseconds."""
@@ -63,7 +69,13 @@ class FileFormat:
 
 FORMATS: dict[Format, FileFormat] = {
     "parquet": FileFormat(
-        "a Parquet file", "parquet.ParquetSource", r"\.parquet$", ".parquet", (b"PAR1",), range_size=524_288
+        "a Parquet file",
+        "parquet.ParquetSource",
+        r"\.parquet$",
+        ".parquet",
+        (b"PAR1",),
+        named=True,
+        range_size=524_288,
     ),
     "csv": FileFormat(
         "a CSV file",
@@ -71,6 +83,9 @@ FORMATS: dict[Format, FileFormat] = {
         r"(?i)\.csv(\.(gz|bz2|zst|zip))?$",
         ".csv; also .gz, .bz2, .zst, .zip",
         text=True,
+        typed=False,
+        named=True,
+        options="csv",
     ),
     "jsonl": FileFormat(
         "JSON lines",
@@ -92,6 +107,7 @@ FORMATS: dict[Format, FileFormat] = {
         r"(?i)\.(jpe?g|png)$",
         ".jpg, .jpeg, .png",
         (b"\x89PNG\r\n", b"\xff\xd8\xff"),
+        options="images",
         range_size=64 << 20,
     ),
     "arrow": FileFormat(
@@ -100,11 +116,10 @@ FORMATS: dict[Format, FileFormat] = {
         r"\.(arrow|arrows|feather|ipc)$",
         ".arrow, .arrows, .feather, .ipc",
         (b"ARROW1", b"\xff\xff\xff\xff"),
+        named=True,
         range_size=262_144,
     ),
 }
-NAMED: frozenset[Format] = frozenset({"csv", "parquet", "arrow"})
-"""The formats whose files name all their columns. In files of other formats, a column that is missing is null."""
 
 
 def by_ending(path: str) -> Format | None:
@@ -273,9 +288,9 @@ class SourceConfig(Frozen):
 
     @model_validator(mode="after")
     def _one_table(self) -> SourceConfig:
-        for options in ("csv", "images"):
-            if self.format != options:
-                refuse_idle(self, (options,), f"with format: {options}")
+        for name, format in FORMATS.items():
+            if format.options not in (None, FORMATS[self.format].options):
+                refuse_idle(self, (format.options,), f"with format: {name}")
         if DATE_PARTS[0] not in self.path and SPAN not in self.path:
             refuse_idle(self, ("gaps",), "with {span} or {year} in path")
         if self.has_splits and self.images.table is not None:
@@ -284,14 +299,20 @@ class SourceConfig(Frozen):
             )
         return self
 
+    @property
+    def options(self) -> CsvConfig | ImagesConfig | None:
+        """The options of the format; None if it has none."""
+        name = FORMATS[self.format].options
+        return None if name is None else getattr(self, name)
+
     def at_ingest(self) -> dict[str, Any]:
         """Returns the part of the config that changes what ingest writes. The files' location does not belong to it."""
-        options = {"csv": self.csv, "images": self.images}.get(self.format)
+        own = FORMATS[self.format].options
         bound = {} if self.max_cell_bytes == MAX_CELL_BYTES else {"max_cell_bytes": self.max_cell_bytes}
         return {
             "format": self.format,
             "where": self.where,
-            **({self.format: options.model_dump(mode="json")} if options is not None else {}),
+            **({own: getattr(self, own).model_dump(mode="json")} if own is not None else {}),
             **bound,
             **({"rename": self.rename} if self.rename else {}),
         }

@@ -25,9 +25,8 @@ from typing import Any
 
 from headway.errors import ConfigError
 from headway.messages import did_you_mean
-from headway.process import is_own_process
 from headway.user_code import files as user_files
-from headway.user_code.quiet_stderr import filtered_stderr
+from headway.user_code.quiet_stderr import startup
 
 PREFIX = "_headway_user_"
 
@@ -65,23 +64,13 @@ def _load(file: Path) -> types.ModuleType:
     package = PREFIX + hashlib.sha256(f"{folder}\0{file.name}\0{user_files.digest(file)}".encode()).hexdigest()[:16]
     _begin(package, folder)
     try:
+        imports_tensorflow = re.search(rb"tensorflow|keras", file.read_bytes())
         # what it is called within the package, so that dataclasses and pickles of it find it in sys.modules
-        with _quiet(file):
+        with startup() if imports_tensorflow else contextlib.nullcontext():
             return importlib.import_module(f"{package}.{file.stem}")
     except (Exception, SystemExit) as error:
         _forget(package)
         raise ConfigError(f"cannot be loaded: {type(error).__name__}: {error}", where=line_of(error, file)) from error
-
-
-def _quiet(file: Path) -> contextlib.AbstractContextManager[None]:
-    """Returns a context manager that leaves out what TensorFlow's C++ code prints to file descriptor 2 on its import.
-
-    It does nothing if TensorFlow is imported already, if the process is not Headway's own, or if the file mentions
-    neither TensorFlow nor Keras.
-    """
-    if "tensorflow" in sys.modules or not is_own_process() or not re.search(rb"tensorflow|keras", file.read_bytes()):
-        return contextlib.nullcontext()
-    return filtered_stderr()
 
 
 def _missing(kind: str, name: str, module: types.ModuleType, file: Path, is_kind: Callable[[Any], bool]) -> ConfigError:

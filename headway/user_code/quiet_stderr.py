@@ -1,6 +1,6 @@
 """Leaves out what TensorFlow's C++ code prints while it is imported, and nothing else.
 
-with filtered_stderr():
+with startup():
     import tensorflow as tf
 """
 
@@ -12,6 +12,8 @@ import sys
 import threading
 from collections.abc import Iterator
 
+from headway.process import gc_paused, is_own_process
+
 _LINES = r"^(([0-9-]+ [0-9:. ]+: )?[IWEF][0-9]{4} [0-9:. ]+|[0-9-]+ [0-9:. ]+: [IWEF] ).*\.cc:[0-9]+\]"
 _OTHERS = "^(WARNING: All log messages before absl|To enable the following instructions: )"
 _AT_ONCE = "-u" if sys.platform == "linux" else "-l"
@@ -21,6 +23,23 @@ _SECONDS = 2.0
 _REDIRECTED = threading.RLock()
 """A lock, since file descriptor 2 belongs to the process: two threads that redirect it would give it back in the wrong
 order."""
+
+
+@contextlib.contextmanager
+def startup() -> Iterator[None]:
+    """Hide the lines that TensorFlow itself writes to stderr while it is imported and looks for devices.
+
+    With TF_CPP_MIN_LOG_LEVEL at 0 or 1, with TensorFlow imported already, or in a process that is not Headway's own,
+    nothing is changed.
+    """
+    elsewhere = not is_own_process() or "tensorflow" in sys.modules
+    if elsewhere or os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") in ("0", "1"):
+        yield
+        return
+    with filtered_stderr(), gc_paused():
+        yield
+        if "tensorflow" in sys.modules:  # a user's module may do without
+            sys.modules["tensorflow"].config.list_physical_devices()
 
 
 @contextlib.contextmanager

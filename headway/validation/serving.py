@@ -19,7 +19,7 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.sources.base import Chunk, InputFile
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import files, open_source
+from headway.sources.spans import files, open_source
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage import filesystem
 from headway.storage.filesystem import open_file, reading

@@ -13,7 +13,7 @@ from headway.records.encode import unpacked
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import files, spans
+from headway.sources.spans import files, spans
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
 from tests.small_ranges import small_ranges, usual_ranges

@@ -37,6 +37,7 @@ from tfcore.data.groups import GROUP, GroupOrder, gather_with_fillers, group_ids
 from tfcore.data.order import CYCLE, WINDOW_ROWS, Plan, Start
 from tfcore.data.reader import (
     AUTOTUNE,
+    OTHER_ROWS,
     Batch,
     Holdout,
     HoldoutRows,
@@ -112,6 +113,10 @@ class RowPlan:
     def start(self, step: int, batch: int) -> Start:
         """Returns where reading begins so that the batch of a step comes first."""
         return self.order.start(step * batch) if self.groups is None else self.groups.start(step)
+
+    def record_rows(self, epoch: tf.Tensor) -> tf.Tensor:
+        """Returns how many rows of each record take part in an epoch, in its order; int64 [records]."""
+        return numpy_op(lambda epoch: self.order.record_rows(epoch).astype(np.int64), _BOUNDS, stateful=False)(epoch)
 
     def bounds(self, epoch: tf.Tensor) -> tf.Tensor | None:
         """Returns the first row of each window of an epoch, and the end: int64 [windows + 1]; None without groups."""
@@ -213,7 +218,7 @@ def training_dataset(
         at = EpochStart.of(start, epoch)
         if cache is None:
             rows = inputs.reader.in_epoch(plan.order, epoch, at.skip)
-            rows = prepare(rows, inputs, selection, epoch)
+            rows = prepare(rows, inputs, selection, epoch, plan.record_rows(epoch)[at.skip :])
             rows = cut_windows(rows, plan, epoch, at, drops=start.drop_rows > 0)
         else:
             rows = cache.windows(epoch, at.window, plan.bounds(epoch), places=augment is None)
@@ -233,10 +238,17 @@ def training_dataset(
 # --- the chain
 
 
-def prepare(pieces: tf.data.Dataset, inputs: Inputs, selection: Selection | None, epoch: tf.Tensor) -> tf.data.Dataset:
-    """Returns the decoded rows of `pieces` that take part in an epoch, to be shuffled or kept in memory."""
+def prepare(
+    pieces: tf.data.Dataset, inputs: Inputs, selection: Selection | None, epoch: tf.Tensor, counts: tf.Tensor
+) -> tf.data.Dataset:
+    """Returns the decoded rows of `pieces` that take part in an epoch, to be shuffled or kept in memory.
+
+    Args:
+        counts: how many rows of each piece take part, int64 [pieces].
+    """
     rows = decode(pieces, inputs)
-    return select(rows, selection, epoch)
+    rows = select(rows, selection, epoch)
+    return as_many(rows, counts)
 
 
 def decode(pieces: tf.data.Dataset, inputs: Inputs) -> tf.data.Dataset:
@@ -267,6 +279,19 @@ def select(placed_rows: tf.data.Dataset, selection: Selection | None, epoch: tf.
         num_parallel_calls=AUTOTUNE,
         deterministic=True,
     )
+
+
+def as_many(rows: tf.data.Dataset, counts: tf.Tensor) -> tf.data.Dataset:
+    """Returns `rows`, and fails at the first piece that has another number of rows than the plan counts, by which a resume
+    finds its place."""
+
+    def checked(rows: Batch, count: tf.Tensor) -> Batch:
+        found = tf.shape(rows["label"], tf.int64)[0]
+        tf.debugging.assert_equal(found, count, OTHER_ROWS)
+        return rows
+
+    every = rows.apply(tf.data.experimental.assert_cardinality(tf.size(counts, tf.int64)))
+    return tf.data.Dataset.zip(every, tf.data.Dataset.from_tensor_slices(counts)).map(checked)
 
 
 def cut_windows(
@@ -375,7 +400,8 @@ class RowCache:
             return None
         plan.shards.announce_order()
         with tf.device("/CPU:0"):
-            rows = prepare(pieces, inputs, selection_of(plan), tf.constant(0, tf.int64))
+            counts = tf.constant(np.concatenate(kept_rows(plan.shards, plan.holdout)), tf.int64)
+            rows = prepare(pieces, inputs, selection_of(plan), tf.constant(0, tf.int64), counts)
             parts = list(with_data_errors(rows, plan.shards))
             return cls({name: tf.concat([part[name] for part in parts], 0) for name in parts[0]}, plan.order)
 

@@ -13,6 +13,7 @@ come in the order of files. Which rows are held out stands in a bit of each row:
 the graph picks with it; `tfcore.train.rows` draws them.
 """
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,18 +28,18 @@ from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
 from headway.messages import counted
+from headway.monitor import Monitor
 from headway.records.encode import feature_spec, unpacked
 from headway.records.tfrecord import read_records
 from headway.schema.columns import LABEL, UNIT_COLUMN, Column
 from headway.stages.refs import Examples
-from headway.storage.prefetch import Stager
+from headway.storage.prefetch import RemoteFiles, Stager
 from headway.tabular.hashing import GOLDEN, U64, mix64
 from tfcore.data.order import Plan
 from tfcore.graph.op_errors import op_of, why
 from tfcore.graph.python_op import PythonOpError, numpy_op, python_text, reraise
 from tfcore.heads.head import label_head
 from tfcore.heads.label_parameters import LabelParameters
-from tfcore.runtime.remote_shards import local_path
 from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import SCOPE
 from tfcore.transform.raw_column import RawColumn
@@ -286,6 +287,8 @@ def _u64(value: int) -> tf.Tensor:
 
 AUTOTUNE = tf.data.AUTOTUNE
 READ_BYTES = 1 << 20
+OTHER_ROWS = "not as many rows as the records have"
+_OTHER_COUNT = "Input dataset was expected to contain"
 _DAMAGE = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
 
 
@@ -523,14 +526,14 @@ def with_data_errors(dataset: Any, shards: Shards) -> Iterator[Any]:
             ) from error
         if SCOPE in (op_of(error) or "").split("/"):
             raise ConfigError(f"the function failed on the data: {why(error)}", where=SCOPE) from None
-        if isinstance(error, _DAMAGE) or "Input dataset was expected to contain" in str(error.message):
+        if isinstance(error, _DAMAGE) or _OTHER_COUNT in str(error.message):
             raise _named(error, shards) from None
         raise
 
 
-def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
-    """Returns the DataError that names the damaged file. TensorFlow's error names none, so all files are read again
-    and checked."""
+def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError | ConfigError:
+    """Returns the error that names the damaged file, or, if all are whole, a transformation of their rows. TensorFlow's
+    error names no file, so all are read again and checked."""
     for path, rows in () if isinstance(shards, InMemoryShards) else zip(shards.paths, shards.rows, strict=True):
         try:
             count = sum(1 for _ in read_records(Path(shards.stager.ensure(path) if shards.stager else path)))
@@ -544,6 +547,12 @@ def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
             )
     where = str(Path(shards.paths[0]).parent) if shards.paths else None
     message = str(error.message) if error is not None else "one is not a tf.Example"
+    if OTHER_ROWS in message or _OTHER_COUNT in message:
+        return ConfigError(
+            f"gives {OTHER_ROWS}: a transformation drops some, adds some, or cuts them anew",
+            where="tfcore.data.dataset.prepare",
+            fix="give the rows of each record as they came; to leave one out, set its weight to 0",
+        )
     lines = re.sub(r"\{\{.*?\}\} ", "", message).strip().splitlines() or [""]
     problem = f"the shards are whole, but their records cannot be used as the manifest describes them: {lines[0]}"
     return DataError(
@@ -551,6 +560,30 @@ def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
         where=where,
         fix="delete the folder: the next run ingests the span anew",
     )
+
+
+# --- shards in a bucket, or in memory
+
+
+@contextlib.contextmanager
+def staged(remote: RemoteFiles | None, monitor: Monitor) -> Iterator[Stager | None]:
+    """Yields a stage's stager, None without `remote`; logs at the end what it fetched and how long the stage waited."""
+    if remote is None:
+        yield None
+        return
+    with Stager(remote, cancelled=monitor.cancelled) as stager:
+        yield stager
+        if stager.fetched:
+            monitor.log(
+                f"fetched {counted(stager.fetched, 'shard')}, {stager.fetched_bytes / 1e6:,.1f} MB, while reading; "
+                f"waited {stager.waited:.1f} s for them"
+            )
+
+
+def local_path(path: tf.Tensor, stager: Stager) -> tf.Tensor:
+    """Returns the path of a file, a string tensor, once it is on this disk; `stager.error` keeps errors of `ensure`."""
+    local = tf.numpy_function(lambda name: stager.ensure(name.decode()).encode(), [path], tf.string)
+    return tf.ensure_shape(local, [])
 
 
 @dataclass(frozen=True)

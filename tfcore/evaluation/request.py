@@ -1,6 +1,8 @@
-"""The request of the evaluation stage; TensorFlow-free.
+"""The request of the evaluation stage, and its answer; TensorFlow-free.
 
 EvaluateRequest(model={"kind": "trained", "path": "/...", "config": {"name": "mlp"}}, transform={...}, examples=[...])
+Evaluated.model_validate(result).of("auc").value
+Evaluated.model_validate(result).importance.columns[0].permuted
 """
 
 from pathlib import Path
@@ -8,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from headway.config import Frozen
+from headway.config import Frozen, Result
+from headway.evaluation.measured import Interval, Metrics
 from headway.stages.refs import Examples, Ref
 from headway.stages.stage_class import Key
-from tfcore.evaluation.results import Evaluated
 from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import OfTransform
 
@@ -45,6 +47,38 @@ class SavedModel(Frozen):
 
     def as_key(self) -> object:
         return {"version": self.version, "export": self.export}
+
+
+class ColumnImportance(Result):
+    column: str
+    permuted: float | None = None
+    """How much worse the metric is with the column's values permuted."""
+    interval: Interval | None = None
+
+
+class Importance(Result):
+    """How much each raw column matters to a model."""
+
+    metric: str
+    value: float | None = None
+    """The metric of the model as it is."""
+    rows: int = 0
+    columns: tuple[ColumnImportance, ...] = ()
+    """The importance of each column, the most important first."""
+
+
+class Evaluated(Metrics):
+    """The answer of the evaluation stage: one model's pass over the rows of a split."""
+
+    rows: int = 0
+    predictions: str | None = None
+    """The name of the predictions' file in the output."""
+    baselines: dict[str, str] = Field(default={})
+    """The names of the output's files with the predictions of baselines, by the baseline's name."""
+    incompatible: str | None = None
+    """Why a SavedModel cannot score these rows; None: the rows were scored."""
+    importance: Importance | None = None
+    """The importance of columns, on a small sample; None where that would take long, and for a user's task."""
 
 
 class EvaluateRequest(OfTransform[Evaluated]):

@@ -33,7 +33,7 @@ from headway.schema.columns import UNIT, suggest
 from headway.storage.prefetch import RemoteFiles, Stager
 from headway.tasks.base import Task
 from tfcore.data.dataset import evaluation_dataset
-from tfcore.data.reader import Shards, labeler, shards_of, with_data_errors
+from tfcore.data.reader import Shards, labeler, shards_of, staged, with_data_errors
 from tfcore.evaluation.importance import ImportanceStudy
 from tfcore.evaluation.items import ItemCounts, KnownItems, WholeIndex, kept_column
 from tfcore.evaluation.request import VERSION, EvaluateRequest, TrainedModel
@@ -43,7 +43,6 @@ from tfcore.heads.head import label_task
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.models.linear import FILE, NAME, LinearModel
 from tfcore.runtime.devices import prepare
-from tfcore.runtime.remote_shards import staged
 from tfcore.transform.images import ImageDecoder
 from tfcore.transform.layer import transform_of
 from tfcore.transform.raw_column import PackedColumns

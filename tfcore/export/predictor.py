@@ -27,9 +27,9 @@ from headway.schema.tensor_name import LENGTH, PRESENT
 from headway.tabular.list_arrays import flatten
 from headway.tasks.table import task_of
 from headway.tasks.user_task import OWN_OUTPUT
+from headway.user_code.quiet_stderr import startup
 from tfcore.export.metadata import ModelMetadata, describe_model
 from tfcore.export.signatures import NULLABLE, tensor_names
-from tfcore.runtime.tf_import import startup
 
 with startup():
     import tensorflow as tf

@@ -22,11 +22,10 @@ from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.prefetch import RemoteFiles, Stager
 from headway.tabular.list_arrays import join
-from tfcore.data.reader import Reader, shards_of, with_data_errors
+from tfcore.data.reader import Reader, shards_of, staged, with_data_errors
 from tfcore.graph.python_op import all_nodes, python_functions
 from tfcore.preprocess.request import VERSION, AnalyseRequest
 from tfcore.runtime.devices import prepare
-from tfcore.runtime.remote_shards import staged
 from tfcore.transform.preprocess import derive, load_preprocess
 from tfcore.transform.raw_column import RawColumn
 

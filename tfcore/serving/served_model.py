@@ -26,9 +26,9 @@ from headway.errors import HeadwayError, StoreError
 from headway.registry.leases import leased_version
 from headway.registry.pointers import CHAMPION
 from headway.registry.registry import Registry
+from headway.user_code.quiet_stderr import startup
 from tfcore.export.metadata import describe_model
 from tfcore.export.signatures import Signature, Tensor
-from tfcore.runtime.tf_import import startup
 from tfcore.serving.request_json import RequestError, Rows, SignatureReader
 
 with startup():

@@ -20,11 +20,10 @@ import tensorflow as tf
 from headway.messages import counted
 from headway.monitor import Monitor
 from headway.storage.prefetch import RemoteFiles
-from tfcore.data.reader import Shards
+from tfcore.data.reader import Shards, staged
 from tfcore.models import build
 from tfcore.models.linear import FILE as LINEAR
 from tfcore.models.towers.item_index import FILE as ITEMS
-from tfcore.runtime.remote_shards import staged
 from tfcore.train.callbacks import Checkpointing, EarlyStopping, Recorder, Summaries, Trial, optuna_prune
 from tfcore.train.eager import eagerly
 from tfcore.train.request import Pruning, TrainRequest

@@ -7,7 +7,7 @@ from headway.records.decode import decode
 from headway.records.encode import unpacked
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column
-from headway.sources.discovery.spans import open_source
+from headway.sources.spans import open_source
 from headway.tabular.splits import SplitConfig
 
 COLUMNS = (

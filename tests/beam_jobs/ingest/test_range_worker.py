@@ -14,7 +14,7 @@ from headway.records.encode import unpacked
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column
 from headway.schema.pbtxt import from_tags
-from headway.sources.discovery.spans import open_source
+from headway.sources.spans import open_source
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular import quarantine
 from headway.tabular.splits import SplitConfig

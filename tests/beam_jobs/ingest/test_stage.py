@@ -29,7 +29,7 @@ from beam_jobs.runners.watch import Watch
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, StoreError
 from headway.monitor import Monitor
 from headway.process import is_own_process
-from headway.sources.discovery.spans import open_source
+from headway.sources.spans import open_source
 from headway.stages.stage_class import plain
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage import manifest

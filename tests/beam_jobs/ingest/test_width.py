@@ -20,7 +20,7 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.sources import base
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import files
+from headway.sources.spans import files
 from headway.tabular.splits import SplitConfig
 from headway.statistics.split_statistics import SplitStatistics
 

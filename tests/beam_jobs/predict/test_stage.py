@@ -27,7 +27,7 @@ from headway.schema.columns import Column
 from headway.schema.parse_rules import Parse
 from headway.sources.base import Range
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import ONE_SPAN, files
+from headway.sources.spans import ONE_SPAN, files
 from tests.small_ranges import small_ranges
 from tests.waiting import until
 

@@ -12,7 +12,7 @@ from beam_jobs.transforms import Predict
 from headway.errors import ConfigError, DataError, StoreError
 from headway.monitor import Monitor
 from headway.sources.config import FORMATS, SourceConfig
-from headway.sources.discovery.spans import ONE_SPAN, files
+from headway.sources.spans import ONE_SPAN, files
 from headway.storage.bucket import Bucket
 from headway.storage.manifest import checksum
 from headway.tabular import quarantine

@@ -11,7 +11,7 @@ from flows.config.columns import resolve
 from flows.config.pipeline import read_pipeline
 from headway.errors import ConfigError
 from headway.schema.columns import named_for
-from headway.sources.discovery.spans import files, spans
+from headway.sources.spans import files, spans
 
 ROWS = 200
 PIPELINE = """

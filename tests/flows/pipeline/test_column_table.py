@@ -10,7 +10,7 @@ from flows.report.text import text_table
 from headway.errors import ConfigError
 from headway.schema.columns import Schema
 from headway.schema.pbtxt import from_text, to_text
-from headway.sources.discovery.spans import files
+from headway.sources.spans import files
 
 PIPELINE = """
 name: shop

@@ -11,7 +11,7 @@ from flows.report.page import key_of, step_section
 from flows.report.text import text
 from headway.stages.step import Output
 from headway.statistics.summary import ColumnSummary
-from tfcore.evaluation.results import Importance
+from tfcore.evaluation.request import Importance
 
 STATISTICS = {
     "rows": {"train": 1200, "eval": 300},

@@ -22,7 +22,7 @@ def compare_arrays(task, label, candidate, champion, weight=None, *, metrics, gr
     by_name = {metric.name: metric for metric in metrics_of(task, ndcg_at)}
     rows = task_of(task).rows(label, candidate, weight, groups=group)
     other = task_of(task).rows(label, champion, weight).prediction
-    return compare(rows, other, metrics=[by_name[name] for name in metrics], **options)
+    return compare(rows, rows.predicted(other), metrics=[by_name[name] for name in metrics], **options)
 
 
 def results_of(table, task, **options):

@@ -21,7 +21,7 @@ def test_its_interval_is_that_of_the_same_metric_built_in(weighted, grouped):
     label = r.normal(size=300)
     weight, groups = r.uniform(0.5, 2, 300) if weighted else None, np.arange(300) // 3 if grouped else None
     rows = task_of("regression").rows(label, label + r.normal(size=300), weight, groups=groups)
-    other = label + 1.1 * r.normal(size=300)
+    other = rows.predicted(label + 1.1 * r.normal(size=300))
     own = UserMetric("my:mae", mae, "lower")
     found = compare(rows, other, metrics=(own, MAE))
     assert found["my:mae"].difference == pytest.approx(found["mae"].difference)

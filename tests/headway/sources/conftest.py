@@ -15,7 +15,7 @@ from headway.records import wire
 from headway.records.tfrecord import frame
 from headway.sources.base import InputFile, Source
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import files, open_source
+from headway.sources.spans import files, open_source
 from tests.small_ranges import small_ranges, usual_ranges
 
 __all__ = ["usual_ranges"]

@@ -108,8 +108,5 @@ def test_digits_that_begin_with_zero_stay_text_in_csv_and_json(opened):
         opened("csv", b"zip,n\n" + b"".join(row + b",5\n" for row in rows)),
         opened("jsonl", b"".join(b'{"zip": "%s", "n": 5}\n' % row for row in rows)),
     ):
-        prefix = source.prefix(found, 99)
-        assert pa.types.is_string(prefix.table.schema.field("zip").type) or pa.types.is_binary(
-            prefix.table.schema.field("zip").type
-        )
-        assert prefix.table.schema.field("n").type == pa.int64()
+        types = source.prefix(found, 99).table.schema
+        assert types.field("zip").type in (pa.string(), pa.binary()) and types.field("n").type == pa.int64()

@@ -7,7 +7,7 @@ from headway.schema.columns import Column, ColumnConfig, Schema
 from headway.schema.pbtxt import from_text, to_text
 from headway.schema_inference.column_types import infer
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import ONE_SPAN, files, open_source
+from headway.sources.spans import ONE_SPAN, files, open_source
 from headway.tabular.coerce import coerce, raw_types
 
 STATES = ["DE", "FR", "IT", "US", "GB", "NA"]

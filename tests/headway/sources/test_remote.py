@@ -8,7 +8,7 @@ import pytest
 
 from headway.errors import ConfigError, DataError
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import files, open_source, spans
+from headway.sources.spans import files, open_source, spans
 from headway.storage import filesystem as storage
 from tests.headway.sources.conftest import in_format
 

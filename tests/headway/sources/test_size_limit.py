@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.sources.base import Chunk, Malformed
-from headway.sources.discovery.spans import reject_large_rows
+from headway.sources.spans import reject_large_rows
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from headway.errors import ConfigError, HeadwayError
 from headway.registry.pointers import check_alias
 from headway.registry.registry import Registry
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import spans
+from headway.sources.spans import spans
 from headway.storage import manifest as manifests
 from headway.storage.store import Store
 from tests.properties import examples

@@ -7,7 +7,9 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
+from headway.errors import ConfigError
 from headway.schema.columns import Column
+from tfcore.data import dataset as chain
 from tfcore.data.dataset import (
     ROW,
     EpochStart,
@@ -23,7 +25,7 @@ from tfcore.data.dataset import (
     vary,
 )
 from tfcore.data.order import Start
-from tfcore.data.reader import Holdout, Labeler, Resample
+from tfcore.data.reader import Holdout, Labeler, Resample, with_data_errors
 from tfcore.data.source import rows_in_memory
 from tfcore.heads.label_parameters import LabelParameters
 
@@ -148,3 +150,17 @@ def test_a_transformation_of_one_s_own_goes_between_two(shards, inputs):
     (window,) = shuffle(only_even(rows).rebatch(ROWS), plan, EPOCH, BEGIN)
     left = window["numeric"][window["weight"] > 0]
     assert sorted(left.numpy().reshape(-1).tolist()) == list(range(0, ROWS, 2)) and len(window["label"]) == ROWS
+
+
+def without_a_row(record):
+    return {name: value[1:] for name, value in record.items()}
+
+
+@pytest.mark.parametrize("most", (0, 1 << 20), ids=["read anew", "kept"])
+@pytest.mark.parametrize("change", [lambda rows: rows.skip(1), lambda rows: rows.map(without_a_row)])
+def test_a_transformation_that_drops_rows_is_named_and_no_file_is_blamed(shards, inputs, monkeypatch, change, most):
+    monkeypatch.setattr(chain, "select", lambda *args: change(select(*args)))
+    plan = RowPlan.of(shards, seed=0)
+    with pytest.raises(ConfigError, match=r"(?s)prepare: gives not as many rows.*weight to 0"):
+        cache = RowCache.of(plan, inputs, most)
+        list(with_data_errors(chain.training_dataset(plan, inputs, batch=5, stack=2, count=20, cache=cache), shards))

@@ -16,7 +16,6 @@ from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
 from tfcore.transform.config import DerivedParameters
-from tfcore.transform.parameters import FittedOp
 
 COLUMNS = (
     Column(name="strong", type="float32", nullable=True),
@@ -28,10 +27,6 @@ COLUMNS = (
     Column(name="label", type="int64", nullable=False, role="label"),
 )
 MODEL = ModelConfig(name="mlp", hidden=(8,), embedding=2)
-
-
-def _standardized(mean, std):
-    return FittedOp(op="standardize", mean=mean, std=std)
 
 
 def rows_of(count, seed):

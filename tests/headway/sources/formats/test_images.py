@@ -8,7 +8,7 @@ from PIL import Image
 from headway.errors import ConfigError, DataError
 from headway.schema_inference.column_types import infer
 from headway.sources.config import ImagesConfig, SourceConfig
-from headway.sources.discovery.spans import files, open_source, spans
+from headway.sources.spans import files, open_source, spans
 from tests.small_ranges import small_ranges
 
 

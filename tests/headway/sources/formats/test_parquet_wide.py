@@ -7,8 +7,8 @@ import pytest
 
 from headway.sources.base import BATCH_ROWS, RANGE_CELLS, rows_of_range
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import files, open_source
 from headway.sources.formats import parquet as module
+from headway.sources.spans import files, open_source
 
 WIDTH = module.WIDE + 10
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headway.config import load
 from headway.errors import ConfigError
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import files, parse_date, select_window, spans
+from headway.sources.spans import files, parse_date, select_window, spans
 
 DAYS = [f"2013-01-{day:02d}" for day in range(1, 32)]
 MONTHS = [f"{year}-{month:02d}" for year in (2012, 2013) for month in range(1, 13)]

@@ -8,7 +8,7 @@ import pytest
 from headway.config import load
 from headway.errors import ConfigError, DataError
 from headway.sources.config import FORMATS, SourceConfig, by_ending
-from headway.sources.discovery.spans import files, open_source, spans
+from headway.sources.spans import files, open_source, spans
 
 
 @pytest.fixture

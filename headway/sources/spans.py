@@ -44,7 +44,7 @@ from headway.errors import ConfigError, DataError
 from headway.messages import agree, counted, some
 from headway.schema.columns import Column, suggest
 from headway.sources.base import Chunk, InputFile, Malformed, Range, Source
-from headway.sources.config import DATE_PARTS, FORMATS, SPAN, SPLIT, Gaps, SourceConfig
+from headway.sources.config import DATE_PARTS, FORMATS, SPAN, SPLIT, CsvConfig, Gaps, SourceConfig
 from headway.sources.csv_quotes import Quotes
 from headway.sources.sample import Sample
 from headway.storage import filesystem as storage
@@ -266,7 +266,7 @@ def _checked(config: SourceConfig, path: str) -> InputFile:
     # images are read whole
     changed = None if config.format == "images" else storage.size_and_time(path)[1]
     room = np.empty(_FAR_BYTES if storage.is_remote(path) else _NEAR_BYTES, np.uint8)
-    quotes = Quotes(config.csv) if config.format == "csv" else None
+    quotes = Quotes(config.options) if isinstance(config.options, CsvConfig) else None
 
     def blocks(file: Any) -> Iterator[Any]:
         while read := file.readinto(room):
@@ -459,7 +459,7 @@ def open_source(
         columns: the schema's columns. If a null word of a CSV file is a value in one of them, it is read as text in
             all, and `headway.tabular.coerce` makes it null in the others.
     """
-    if config.format == "csv":
+    if isinstance(config.options, CsvConfig):
         missing = [column.null for column in columns if column.null is not None]
         words = tuple(word for word in config.csv.null_values if not word or all(word in of for of in missing))
         config = config.model_copy(update={"csv": config.csv.model_copy(update={"null_values": words})})
