@@ -34,7 +34,6 @@ def checkout(folder, **programs):
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_a_checkout_does_the_same_as_itself(tmp_path):
     programs = {"python": f'exec {sys.executable} "$@"', "headway": f'exec {sys.executable} -P -m flows.cli "$@"'}

@@ -520,8 +520,7 @@ class ScoredModels:
 
     def _drop(self) -> None:
         if self._last is not None:
-            table, rows = self._last
-            self._orders[id(table)] = rows.keeping(ORDER).memo
+            self._orders[id(self._last[0])] = self._last[1].keeping(ORDER).memo
         self._last = None
 
     def predictions(self, table: pa.Table) -> Floats:

@@ -147,7 +147,6 @@ class Soak:
 
 
 @pytest.mark.soak
-@pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_scheduled_runs_with_a_fault_in_half_of_them_need_nobody(host, deployed):
     pipeline = deployed("soaked", SCHEDULE)

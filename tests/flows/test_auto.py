@@ -10,7 +10,7 @@ import pytest
 PIPELINE = "name: small\nsource: {format: parquet, path: table.parquet}\nlabel: kind\ncolumns: auto\ntraining: auto\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_small_table_is_learned_and_the_same_settings_written_out_are_the_same_training(typed, tmp_path):
     random = np.random.default_rng(5)
     kind = random.integers(0, 3, 240)

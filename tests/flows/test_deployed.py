@@ -164,7 +164,6 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(
 
 
 @pytest.mark.chaos
-@pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.timeout(1800)
 def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_resumed(

@@ -36,7 +36,7 @@ def _raw(folder):
     (folder / "pipeline.yaml").write_text(RAW)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("write", [_copied, _raw])
 def test_digits_are_learned_and_promoted_without_settings(typed, tmp_path, write):
     write(tmp_path)

@@ -47,6 +47,7 @@ gate: {tolerance: {auc: 0.5, loss: 5}}
 """
 
 
+@pytest.mark.long
 def test_lists_and_vectors_go_from_the_file_to_a_promoted_model_and_a_second_champion(typed, tmp_path):
     """The second champion is trained with other eval rows, for which the rows are ingested again."""
     r = np.random.default_rng(1)
@@ -174,6 +175,7 @@ def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, typed, proj
     assert forced["verdict"]["status"] == "promoted" and forced["state"] == "promoted"
 
 
+@pytest.mark.long
 def test_a_stop_keeps_what_was_done_and_the_next_run_resumes(typed, exported, fork_server):
     steps = ["--set", "training.steps=200000"]
     process = fork_server.start("-m", "flows.cli", "run", exported, *steps)

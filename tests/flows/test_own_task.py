@@ -86,7 +86,7 @@ def test_a_task_of_ones_own_is_trained_judged_promoted_and_predicted_with(typed,
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own-step"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_training_step_of_ones_own_trains_a_model_that_predicts_ranges(typed, tmp_path):
     for file in EXAMPLE.glob("*.*"):
         shutil.copy(file, tmp_path)

@@ -35,7 +35,7 @@ def test_groups_are_the_key_of_a_split_by_hash_that_has_none(tmp_path):
     assert key("split: {mode: column, column: x}").key == ()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pipeline_ranks_within_its_group_column_and_says_when_there_is_none(typed, tmp_path):
     rng = np.random.default_rng(0)
     query, x = np.sort(rng.integers(0, 150, 3750)), rng.normal(size=3750)

@@ -27,7 +27,7 @@ training:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("columns", "split"),
     [("auto", "{key: patient}"), ('{"*": auto, patient: {role: group}}', "{}")],

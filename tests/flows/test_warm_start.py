@@ -23,7 +23,7 @@ def champion(exported):
     return exported, store, trained
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_training_begins_with_the_champions_weights_and_one_step_later_is_where_it_was(typed, champion):
     project, store, trained = champion
     # the champion's own window and settings: it is not trained on from itself

@@ -97,6 +97,7 @@ def test_five_thousand_columns_stay_within_their_memory(measured):
     assert found["mb"] < PROMISED_MB, found
 
 
+@pytest.mark.long
 def test_more_rows_of_a_wide_table_take_no_more_memory(measured):
     few, many = measured["few"], measured["many"]
     assert few["rows"] * 3 == many["rows"] == 27_000

@@ -108,7 +108,7 @@ def test_the_standard_error_is_what_a_bootstrap_comes_to(task, grouped):
     label = label + a if task == "regression" else label
     metrics = [metric for metric in task_of(task).metrics if metric.higher_is_better is not None]
     rows = task_of(task).rows(label, a, groups=group)
-    found, drawn, r = compare(rows, b, metrics=metrics), [], np.random.default_rng(0)
+    found, drawn, r = compare(rows, rows.predicted(b), metrics=metrics), [], np.random.default_rng(0)
     unit = np.arange(2_000) if group is None else group
     of_unit = [np.flatnonzero(unit == each) for each in range(unit.max() + 1)]
     for _ in range(300):

@@ -62,7 +62,7 @@ def test_the_order_of_parts_follows_from_that_of_all_rows(rows, width):
     whole = Rows(label.astype(float), prediction, weight)
     number = np.arange(len(label)) * 7 % 5
     parts = [np.flatnonzero(number == part) for part in range(width)]
-    assert orders_of_parts(whole, parts) is None, "nobody has asked for the order"
+    assert orders_of_parts(whole, parts) == [None] * width, "nobody has asked for the order"
     by_score(whole)
     for at, order in zip(parts, orders_of_parts(whole, parts), strict=True):
         assert order.tolist() == np.argsort(prediction[at], kind="stable").tolist()

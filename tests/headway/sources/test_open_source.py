@@ -161,7 +161,7 @@ def test_ingest_is_named_after_the_format_and_not_after_the_place():
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_the_docs_name_every_ending_that_is_taken(kind):
-    text = (Path(__file__).parents[4] / "docs" / "sources.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "sources.md").read_text(encoding="utf-8")
     [row] = [line for line in text.splitlines() if line.startswith(f"| `{kind}` |")]
     named = row.split("|")[2].replace("GZIP", ".gz").replace(",", " ").split()
     assert {*FORMATS[kind].endings.replace(",", " ").split()} <= {*named, "also"}

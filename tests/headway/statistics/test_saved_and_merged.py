@@ -84,7 +84,7 @@ def _agrees(column, values: np.ndarray) -> None:
         assert (np.maximum(low - AT, AT - high) <= column.rank_error).all()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("bound", BOUNDS)
 @given(
     beside=st.sampled_from([-1, 0, 1, 97]),

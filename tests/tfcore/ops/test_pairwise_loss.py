@@ -98,6 +98,7 @@ def test_op_and_twin_give_what_two_loops_give(op, dtype, kind, k, data):
         close(slopes, gradient, size, dtype)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(("kind", "k"), KINDS)
 def test_op_and_twin_agree_on_long_lists(op, dtype, kind, k):
@@ -413,7 +414,7 @@ def test_results_do_not_depend_on_the_number_of_threads(in_other_processes):
         assert alone == two == seven
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
 def test_memory_goes_with_the_rows_and_not_with_the_pairs(in_other_processes):
     # 1 KB a row; a matrix of these pairs would take 400 MB in one byte each, 50 MB in one bit

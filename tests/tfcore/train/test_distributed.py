@@ -260,6 +260,7 @@ def test_the_losses_of_200_steps_are_those_of_one_device(one, name, job, facts, 
     assert (several["steps"], several["rows"], several["traces"]) == (STEPS, alone["rows"], 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["mirrored", "pair"])
 def test_members_on_replicas_leave_out_the_rows_and_decay_as_on_one_device(members, name, request):
     check_like(request.getfixturevalue(name) / "members", members, range(1, STEPS))

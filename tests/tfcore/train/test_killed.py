@@ -157,7 +157,6 @@ def check_same(folder):
     return histories[0]
 
 
-@pytest.mark.slow
 @pytest.mark.chaos
 def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_bits(asked, tmp_path):
     whole = child(asked, tmp_path, "whole")
@@ -171,7 +170,6 @@ def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_b
     assert not list((tmp_path / "checkpoints").glob(".*"))  # nothing half-written is left
 
 
-@pytest.mark.slow
 @pytest.mark.chaos
 def test_a_killed_training_goes_on_with_the_same_patients_held_out(tmp_path):
     whole = patients(tmp_path)
