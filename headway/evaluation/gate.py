@@ -252,14 +252,13 @@ class _Decision:
         models, theirs = self.models, self.models.of(other)
         assert other.predictions is not None
         models.check_same(theirs, f"version {other.version}'s", other.predictions)
-        rows, others = models.rows(models.candidate), models.predictions(theirs)
-        margins = Margins(
-            models.task, self.tolerances, self.request.label, rows.predicted(others), judging=models.judging
-        )
+        rows = models.rows(models.candidate)
+        before = rows.predicted(models.predictions(theirs))
+        margins = Margins(models.task, self.tolerances, self.request.label, before, judging=models.judging)
         return within_tolerances(
             models.candidate,
             rows,
-            others,
+            before,
             margins=margins,
             config=self.config,
             slices=slices,
@@ -507,8 +506,7 @@ class ScoredModels:
         check_same_rows(self.candidate, table, whose, str(predictions.path))
 
     def rows(self, table: pa.Table) -> Rows:
-        """Returns a table as rows. Those of the last table are cached, with what metrics computed of them; of the others
-        only their order is."""
+        """Returns a table as rows. Of the last table all that metrics computed is cached, of others the rows' order."""
         if self._last is None or self._last[0] is not table:
             self._drop()
             rows = replace(self._rows, memo=self._orders.get(id(table), {}))

@@ -1,7 +1,7 @@
 """Compares a candidate with another model by tolerances, on the same rows: over all of them and on slices.
 
     margins = Margins(task, {"auc": 0.002, "loss": "5% of gain"}, label, rows.predicted(others), judging=metrics)
-    found = within_tolerances(table, rows, others, margins=margins, config=GateConfig(), monitor=monitor)
+    found = within_tolerances(table, rows, rows.predicted(others), margins=margins, config=GateConfig(), monitor=monitor)
     found.of("auc").outcome, found.checks("champion", "version 3")
 
 With the interval of (candidate - champion) turned so that up is good, a metric's outcome is
@@ -49,7 +49,7 @@ from headway.evaluation.verdict import (
     MetricsWithErrors,
     ShareOf,
 )
-from headway.metrics.base import Floats, Metric, Rows
+from headway.metrics.base import Metric, Rows
 from headway.metrics.classification import ORDER, orders_of_parts, with_order
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts, Task
@@ -98,7 +98,7 @@ class Comparison:
 def within_tolerances(
     table: pa.Table,
     rows: Rows,
-    others: Floats,
+    before: Rows,
     *,
     margins: "Margins",
     config: GateConfig,
@@ -111,7 +111,7 @@ def within_tolerances(
     Args:
         table: the candidate's predictions, with the columns of the slices.
         rows: the table as rows, with their resampling units.
-        others: the predictions of the same rows by the other model.
+        before: `rows.predicted(...)` with the predictions of the other model.
         margins: of the metrics that are compared.
     """
     compared = margins.metrics
@@ -125,7 +125,6 @@ def within_tolerances(
             found.append(tolerance_check(compared[name], measured, margin, config.confidence, **where))
         return found
 
-    before = rows.predicted(others)
     overall = test(rows, before)
     after, before = rows.keeping(ORDER), before.keeping(ORDER)  # which that of slices follows from
     of_slices: list[Check] = []
@@ -139,7 +138,7 @@ def within_tolerances(
             monitor.check()
             some = with_order(after.at(at), order_after)
             whys: dict[str, list[str]] = {}
-            for each in test(some, with_order(some.predicted(others[at]), order_before), column, value):
+            for each in test(some, with_order(some.predicted(before.prediction[at]), order_before), column, value):
                 if not each.why:
                     of_slices.append(each)
                 else:

@@ -25,8 +25,9 @@ from typing import Any
 
 from headway.errors import ConfigError
 from headway.messages import did_you_mean
+from headway.process import is_own_process
 from headway.user_code import files as user_files
-from headway.user_code.quiet_stderr import startup
+from headway.user_code.quiet_stderr import filtered_stderr
 
 PREFIX = "_headway_user_"
 
@@ -64,9 +65,13 @@ def _load(file: Path) -> types.ModuleType:
     package = PREFIX + hashlib.sha256(f"{folder}\0{file.name}\0{user_files.digest(file)}".encode()).hexdigest()[:16]
     _begin(package, folder)
     try:
-        imports_tensorflow = re.search(rb"tensorflow|keras", file.read_bytes())
+        new = is_own_process() and "tensorflow" not in sys.modules
         # what it is called within the package, so that dataclasses and pickles of it find it in sys.modules
-        with startup() if imports_tensorflow else contextlib.nullcontext():
+        with (
+            filtered_stderr()
+            if new and re.search(rb"tensorflow|keras", file.read_bytes())
+            else contextlib.nullcontext()
+        ):
             return importlib.import_module(f"{package}.{file.stem}")
     except (Exception, SystemExit) as error:
         _forget(package)

@@ -9,6 +9,7 @@ Each link is a function `(dataset, ...) -> dataset`, and `training_dataset` puts
     Reader.in_epoch   its records in its order, from files or from memory; nothing is parsed yet
     prepare           decode: model inputs, label and weight of each record
                       select: without the rows that are held out; or with rows left out and repeated by their class
+                      as_many: the same rows, or an error where a link before it gives more or fewer
     cut_windows       the rows that are shuffled together
     shuffle           their order, a pure function of (seed, epoch, window)
     vary              augmentation, each row by its epoch and its place in it
@@ -282,8 +283,7 @@ def select(placed_rows: tf.data.Dataset, selection: Selection | None, epoch: tf.
 
 
 def as_many(rows: tf.data.Dataset, counts: tf.Tensor) -> tf.data.Dataset:
-    """Returns `rows`, and fails at the first piece that has another number of rows than the plan counts, by which a resume
-    finds its place."""
+    """Returns `rows`, and fails at the first piece that has more or fewer rows than the plan counts."""
 
     def checked(rows: Batch, count: tf.Tensor) -> Batch:
         found = tf.shape(rows["label"], tf.int64)[0]

@@ -287,7 +287,7 @@ def _u64(value: int) -> tf.Tensor:
 
 AUTOTUNE = tf.data.AUTOTUNE
 READ_BYTES = 1 << 20
-OTHER_ROWS = "not as many rows as the records have"
+OTHER_ROWS = "another number of rows of a record than the plan counts"
 _OTHER_COUNT = "Input dataset was expected to contain"
 _DAMAGE = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
 
@@ -531,7 +531,7 @@ def with_data_errors(dataset: Any, shards: Shards) -> Iterator[Any]:
         raise
 
 
-def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError | ConfigError:
+def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
     """Returns the error that names the damaged file, or, if all are whole, a transformation of their rows. TensorFlow's
     error names no file, so all are read again and checked."""
     for path, rows in () if isinstance(shards, InMemoryShards) else zip(shards.paths, shards.rows, strict=True):
@@ -539,30 +539,26 @@ def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError | Confi
             count = sum(1 for _ in read_records(Path(shards.stager.ensure(path) if shards.stager else path)))
         except DataError as damage:
             return damage
-        if count < len(rows):
+        if count != (most := len(rows)):
+            off = counted(abs(most - count), "record")
             return DataError(
-                f"the file ends {counted(len(rows) - count, 'record')} early",
+                f"the file ends {off} early" if count < most else f"the file holds {off} more than its manifest counts",
                 where=str(path),
                 fix="delete the folder: the next run ingests the span anew",
             )
-    where = str(Path(shards.paths[0]).parent) if shards.paths else None
     message = str(error.message) if error is not None else "one is not a tf.Example"
     if OTHER_ROWS in message or _OTHER_COUNT in message:
-        return ConfigError(
+        return DataError(
             f"gives {OTHER_ROWS}: a transformation drops some, adds some, or cuts them anew",
             where="tfcore.data.dataset.prepare",
-            fix="give the rows of each record as they came; to leave one out, set its weight to 0",
+            fix="give as many rows of each record as come in; to leave one out, set its weight to 0",
         )
     lines = re.sub(r"\{\{.*?\}\} ", "", message).strip().splitlines() or [""]
-    problem = f"the shards are whole, but their records cannot be used as the manifest describes them: {lines[0]}"
     return DataError(
-        problem,
-        where=where,
+        f"the shards are whole, but their records cannot be used as the manifest describes them: {lines[0]}",
+        where=str(Path(shards.paths[0]).parent) if shards.paths else None,
         fix="delete the folder: the next run ingests the span anew",
     )
-
-
-# --- shards in a bucket, or in memory
 
 
 @contextlib.contextmanager

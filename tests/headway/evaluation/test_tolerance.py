@@ -28,15 +28,11 @@ def probability(logit):
 def compared(task, label, candidate, champion, *, config=None, slices=(), columns=None, **facts):
     config, task = GateConfig(**(config or {})), task_of(task)
     tables = [pa.table({"label": label, "prediction": p, **(columns or {})}) for p in (candidate, champion)]
-    rows, others = rows_of(tables[0], task), rows_of(tables[1], task).prediction
-    margins = Margins(
-        task,
-        config.tolerances(task),
-        LabelFacts(**facts) if facts else None,
-        rows.predicted(others),
-        judging={metric.name: metric for metric in task.metrics},
-    )
-    return within_tolerances(tables[0], rows, others, margins=margins, config=config, slices=slices, monitor=Monitor())
+    rows = rows_of(tables[0], task)
+    before = rows.predicted(rows_of(tables[1], task).prediction)
+    judging = {metric.name: metric for metric in task.metrics}
+    margins = Margins(task, config.tolerances(task), LabelFacts(**facts) if facts else None, before, judging=judging)
+    return within_tolerances(tables[0], rows, before, margins=margins, config=config, slices=slices, monitor=Monitor())
 
 
 def counts(label):

@@ -36,11 +36,11 @@ def tables(units=60, size=20, *, seed=0, effect=2.0):
 
 def versus(candidate, champion, *, group=None, units=SplitUnits(), **options):
     rows, _ = with_resampling_units(units, candidate, rows_of(candidate, BINARY, group), group=group)
-    others = rows_of(champion, BINARY).prediction
+    before = rows.predicted(rows_of(champion, BINARY).prediction)
     judging = {metric.name: metric for metric in BINARY.metrics}
-    margins = Margins(BINARY, {"auc": 0.0, "loss": 0.0}, None, rows.predicted(others), judging=judging)
+    margins = Margins(BINARY, {"auc": 0.0, "loss": 0.0}, None, before, judging=judging)
     return within_tolerances(
-        candidate, rows, others, margins=margins, config=GateConfig(), monitor=Monitor(), **options
+        candidate, rows, before, margins=margins, config=GateConfig(), monitor=Monitor(), **options
     )
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from headway.errors import ConfigError
+from headway.errors import DataError
 from headway.schema.columns import Column
 from tfcore.data import dataset as chain
 from tfcore.data.dataset import (
@@ -161,6 +161,6 @@ def without_a_row(record):
 def test_a_transformation_that_drops_rows_is_named_and_no_file_is_blamed(shards, inputs, monkeypatch, change, most):
     monkeypatch.setattr(chain, "select", lambda *args: change(select(*args)))
     plan = RowPlan.of(shards, seed=0)
-    with pytest.raises(ConfigError, match=r"(?s)prepare: gives not as many rows.*weight to 0"):
+    with pytest.raises(DataError, match=r"(?s)prepare: gives another number of rows.*weight to 0"):
         cache = RowCache.of(plan, inputs, most)
         list(with_data_errors(chain.training_dataset(plan, inputs, batch=5, stack=2, count=20, cache=cache), shards))

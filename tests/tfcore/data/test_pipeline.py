@@ -276,7 +276,7 @@ def test_class_weights_multiply_the_weight_column(tmp_path):
     np.testing.assert_array_equal(batch["weight"].numpy(), np.where(np.arange(40) % 2 == 1, 3.0, 1.0))
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "gone"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "longer", "gone"])
 def test_a_damaged_shard_is_named(tmp_path, damage):
     shards, parameters = _write(tmp_path, [64, 64, 64], 16)
     path = tmp_path / "train-00001-of-00003.tfrecord"
@@ -286,6 +286,8 @@ def test_a_damaged_shard_is_named(tmp_path, damage):
         path.write_bytes(data)
     elif damage == "cut":
         path.write_bytes(data[:-20])
+    elif damage == "longer":
+        path.write_bytes(data * 2)
     else:
         path.unlink()
     dataset = _training(shards, parameters, seed=0, batch=16, stack=2)
