@@ -255,6 +255,7 @@ class _Decision:
         rows = models.rows(models.candidate)
         before = rows.predicted(models.predictions(theirs))
         margins = Margins(models.task, self.tolerances, self.request.label, before, judging=models.judging)
+        before = before.keeping(ORDER)
         return within_tolerances(
             models.candidate,
             rows,

@@ -125,8 +125,13 @@ def within_tolerances(
             found.append(tolerance_check(compared[name], measured, margin, config.confidence, **where))
         return found
 
-    overall = test(rows, before)
-    after, before = rows.keeping(ORDER), before.keeping(ORDER)  # which that of slices follows from
+    after, before = rows.keeping(ORDER), before.keeping(ORDER)
+    overall = test(after, before)
+    after, before = (
+        after.keeping(ORDER),
+        before.keeping(ORDER),
+    )  # from which that of slices follows; the rest takes memory
+    rows.memo.update(after.memo)
     of_slices: list[Check] = []
     left_out: list[LeftOut] = []
     for column in slices:

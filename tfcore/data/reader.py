@@ -539,10 +539,9 @@ def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
             count = sum(1 for _ in read_records(Path(shards.stager.ensure(path) if shards.stager else path)))
         except DataError as damage:
             return damage
-        if count != (most := len(rows)):
-            off = counted(abs(most - count), "record")
+        if count != len(rows):
             return DataError(
-                f"the file ends {off} early" if count < most else f"the file holds {off} more than its manifest counts",
+                f"the file holds {counted(count, 'record')}, and its manifest counts {len(rows):,}",
                 where=str(path),
                 fix="delete the folder: the next run ingests the span anew",
             )
