@@ -127,10 +127,7 @@ def within_tolerances(
 
     after, before = rows.keeping(ORDER), before.keeping(ORDER)
     overall = test(after, before)
-    after, before = (
-        after.keeping(ORDER),
-        before.keeping(ORDER),
-    )  # from which that of slices follows; the rest takes memory
+    after, before = after.keeping(ORDER), before.keeping(ORDER)  # the rest of what is cached takes memory
     rows.memo.update(after.memo)
     of_slices: list[Check] = []
     left_out: list[LeftOut] = []
