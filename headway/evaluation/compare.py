@@ -102,7 +102,7 @@ def compare(
 
     Args:
         rows: with the predictions of one model; rows of one unit are resampled together.
-        other: `rows.predicted(...)` with the predictions of another model; None: there is no other model.
+        other: `rows.predicted(...)` with the predictions of another model; None: the metrics of `rows` alone.
         class_rows: the least number of rows of each class, for a metric whose `unit` is classes.
         check: called before each metric; may raise to stop.
     """

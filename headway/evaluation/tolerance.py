@@ -135,7 +135,7 @@ def within_tolerances(
         every = [*slice_rows(table, column)]
         parts = [(value, at) for value, at in every if len(at) >= config.slice_min_rows]
         small = len(every) - len(parts)
-        orders = zip(*(orders_of_parts(rows, [at for _, at in parts]) for rows in (after, before)), strict=True)
+        orders = zip(*(orders_of_parts(each, [at for _, at in parts]) for each in (after, before)), strict=True)
         for (value, at), (order_after, order_before) in zip(parts, orders, strict=True):
             monitor.check()
             some = with_order(after.at(at), order_after)

@@ -101,9 +101,9 @@ def sample_source(config: SourceConfig) -> SourceSample:
             where=config.path,
             fix="bring columns that say something of a row; a separator that was not found is set by source.csv.delimiter",
         )
-    first = (
-        source.names(by_span[0][-1]) if len(names) > 1 and FORMATS[config.format].named else sample.table.column_names
-    )
+    first = sample.table.column_names
+    if len(names) > 1 and FORMATS[config.format].named:
+        first = source.names(by_span[0][-1])
     later = tuple(name for name in sample.table.column_names if name not in first)
     return SourceSample(config, tuple(names), tuple(file for of_span in by_span for file in of_span), sample, later)
 

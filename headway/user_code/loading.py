@@ -65,13 +65,9 @@ def _load(file: Path) -> types.ModuleType:
     package = PREFIX + hashlib.sha256(f"{folder}\0{file.name}\0{user_files.digest(file)}".encode()).hexdigest()[:16]
     _begin(package, folder)
     try:
-        new = is_own_process() and "tensorflow" not in sys.modules
+        imports_tensorflow = re.search(rb"tensorflow|keras", file.read_bytes()) and "tensorflow" not in sys.modules
         # what it is called within the package, so that dataclasses and pickles of it find it in sys.modules
-        with (
-            filtered_stderr()
-            if new and re.search(rb"tensorflow|keras", file.read_bytes())
-            else contextlib.nullcontext()
-        ):
+        with filtered_stderr() if imports_tensorflow and is_own_process() else contextlib.nullcontext():
             return importlib.import_module(f"{package}.{file.stem}")
     except (Exception, SystemExit) as error:
         _forget(package)
