@@ -5,6 +5,7 @@ One server for the whole file: the tests are one story, in the order in which th
 """
 
 import base64
+import contextlib
 import json
 import os
 import re
@@ -215,7 +216,17 @@ def test_runs_that_fail_with_secrets_in_hand_are_told_without_them(place, land):
     typed["leak-source"] = place.headway("run ~/leak-source --json", check=False)
     assert typed["leak-model"].returncode == 2 and "cannot log in with ${SERVICE_TOKEN}" in typed["leak-model"].stderr
     assert typed["leak-source"].returncode == 2 and "sig=***&" in typed["leak-source"].stdout
-    until(lambda: len(place.hook.told) >= 3, 90, lambda: place.hook.told)
+
+    def untold():
+        return [name for name in LEAKS if not any(name in text for _, text in place.hook.told)]
+
+    for _ in range(3):  # on SQLite an event may get lost (docs/prefect.md: Databases): that run fails once more
+        with contextlib.suppress(AssertionError):
+            until(lambda: not untold(), 60)
+            break
+        for name in untold():
+            place.server.start(f"retrain/{name}")
+    assert not untold(), place.hook.told
     assert all(path == f"/{HOOK}" for path, _ in place.hook.told)
 
 
