@@ -297,14 +297,15 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=1000)
     options = parser.parse_args()
     header("coverage")
-    cells = study(options.task, options.metric, options.rows, options.repetitions)
-    print("\n".join(table(cells)))
-    for key, cell in cells.items():
-        where = f"{key[0]}, {key[1]}, {key[2]:,} rows, {key[3] or 'no'} units{', weights' * key[4]}"
-        if cell.share is None:
-            print(f"without an interval: {where}: in {cell.missing} of {cell.total} repetitions")
-        elif not LOW <= cell.share <= HIGH:
-            print(f"beyond {LOW} to {HIGH}: {where}: {cell.share:.3f}, {cell.below / cell.total:.3f} too low")
+    for task in options.task:
+        cells = study([task], options.metric, options.rows, options.repetitions)
+        print("\n".join(table(cells)), flush=True)
+        for key, cell in cells.items():
+            where = f"{key[0]}, {key[1]}, {key[2]:,} rows, {key[3] or 'no'} units{', weights' * key[4]}"
+            if cell.share is None:
+                print(f"without an interval: {where}: in {cell.missing} of {cell.total} repetitions")
+            elif not LOW <= cell.share <= HIGH:
+                print(f"beyond {LOW} to {HIGH}: {where}: {cell.share:.3f}, {cell.below / cell.total:.3f} too low")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headway.records.grouping import Shard, cut_between_groups
+from headway.records.tfrecord import Shard, cut_between_groups
 from headway.schema.columns import UNIT, Column
 from headway.stages.refs import Examples
 from headway.statistics.split_statistics import SplitStatistics

@@ -25,7 +25,7 @@ from beam_jobs.runners.spans import Tick
 from headway.errors import DataError
 from headway.leakage.key_index import KeyIndex
 from headway.leakage.keys import unit_codes
-from headway.records.grouping import Shard, one_batch
+from headway.records.tfrecord import Shard, one_batch
 from headway.schema.columns import LABEL, UNIT, Column
 from headway.sources.base import Chunk, Range, read_unchanged
 from headway.sources.config import FORMATS
@@ -95,8 +95,8 @@ class RangeRows:
         return pa.concat_tables([quarantine.SCHEMA.empty_table(), *self._rejected]).sort_by("row")
 
     def write_rejected(self, folder: Path) -> int:
-        """Write the rejected rows as the quarantine file of `folder`; return their number."""
-        return quarantine.write(folder / quarantine.FILE_NAME, [self.rejected()])
+        """Write the rejected rows, if there are any, as the quarantine file of `folder`; return their number."""
+        return quarantine.write(folder / quarantine.FILE_NAME, [self.rejected()]) if self._rejected else 0
 
 
 class RangeWork(RangeRows):

@@ -68,7 +68,7 @@ def _run(jobs: Sequence[SpanJob], watch: Watch, monitor: Monitor, config: Runner
     thread.start()
     began, reported, looks = time.monotonic(), 0, [] if config.name == "direct" else [*_BEGIN_SECONDS]
     try:
-        while thread.is_alive() and not (monitor.cancelled() or watch.stopped()):
+        while thread.is_alive() and not (monitor.cancelled() or watch.stopping.is_set()):
             thread.join(_POLL_SECONDS)
             if (rows := watch.rows()) > reported:
                 reported = rows

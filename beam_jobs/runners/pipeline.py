@@ -75,7 +75,7 @@ class _SpanFn(beam.DoFn):
     def _stopped(self) -> bool:
         """Returns whether the job was stopped, or its driver, which ran in this process, has ended."""
         watch = self.watch
-        return watch.stopped() if watch is not None else bool(self._name) and self._process == _PROCESS
+        return watch.stopping.is_set() if watch is not None else bool(self._name) and self._process == _PROCESS
 
     def process(self, element: Any) -> Iterable[Any]:
         """Process an element; a HeadwayError is yielded as a Failure. If the driver runs in this process, its
@@ -142,13 +142,13 @@ class ProcessRange(_SpanFn):
             self._rows.inc(rows - read)
             read = rows
             if watch is not None:
-                watch.set_rows_read(span, piece.index, rows)
-                if watch.stopped():
+                watch.rows_read[span, piece.index] = rows
+                if watch.stopping.is_set():
                     raise Stopped
 
         done = run_range(job, piece, total, tick)
         if done.kept and watch is not None:
-            watch.set_rows_read(span, piece.index, done.facts["rows"])
+            watch.rows_read[span, piece.index] = done.facts["rows"]
         yield (span, _WHOLE), done
 
     def finish_bundle(self) -> None:
@@ -257,7 +257,7 @@ def _reached(runner: RunnerConfig, watch: Watch) -> bool:
     deadline = time.monotonic() + min(runner.options.get("job_server_timeout", _SERVER_SECONDS), _SERVER_SECONDS)
     with grpc.insecure_channel(endpoint) as channel:
         ready = grpc.channel_ready_future(channel)
-        while not watch.stopped():
+        while not watch.stopping.is_set():
             try:
                 ready.result(timeout=_LOOK_SECONDS)
                 return True

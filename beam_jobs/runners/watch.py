@@ -19,14 +19,20 @@ _WATCHES: dict[str, Watch] = {}
 
 
 class Watch(contextlib.AbstractContextManager["Watch"]):
-    """The state of one job that its driver and its workers share."""
+    """The state of one job that its driver and its workers share.
+
+    Attributes:
+        stopping: set once the job is to stop.
+        rows_read: the rows that have been read, by (span, index of the range).
+        failures: errors for the driver to raise.
+    """
 
     def __init__(self) -> None:
         self.name = uuid.uuid4().hex
         self.failures = list[BaseException]()
-        self._stop, self._lock = threading.Event(), threading.Lock()
+        self.stopping, self._lock = threading.Event(), threading.Lock()
         self._cancel: Callable[[], object] | None = None
-        self._rows = dict[tuple[int, int], int]()
+        self.rows_read = dict[tuple[int, int], int]()
         self._totals = dict[int, int | None]()
 
     def __enter__(self) -> Watch:
@@ -42,7 +48,7 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
 
     def stop(self) -> None:
         """Stop the job. Returns at once, as a cluster that is gone may never answer."""
-        self._stop.set()
+        self.stopping.set()
         with self._lock:
             cancel, self._cancel = self._cancel, None
         if cancel is not None:
@@ -52,11 +58,8 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         """Set the function that cancels the job. A stop calls it once; after a stop it is called at once."""
         with self._lock:
             self._cancel = cancel
-        if self.stopped():
+        if self.stopping.is_set():
             self.stop()
-
-    def stopped(self) -> bool:
-        return self._stop.is_set()
 
     def fail(self, error: BaseException) -> None:
         """Keep an error for the driver to raise, and stop the job."""
@@ -72,12 +75,8 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         rows = [piece.facts.get("rows") for piece in pieces]
         self._totals[span] = None if None in rows else sum(rows)  # type: ignore[arg-type]
 
-    def set_rows_read(self, span: int, index: int, rows: int) -> None:
-        """Note how many rows of a range have been read."""
-        self._rows[span, index] = rows
-
     def rows(self) -> int:
-        return sum([*self._rows.values()])
+        return sum([*self.rows_read.values()])
 
     def total(self, spans: int) -> int | None:
         """Returns the number of rows of all `spans` spans; None while it is not known of each."""

@@ -19,7 +19,7 @@ from beam_jobs.transforms.stored_batches import as_stored, free_folder, to_store
 from headway.errors import ConfigError, StoreError
 from headway.process import Scratch
 from headway.records.encode import ROWS_PER_RECORD, SPEC, feature_spec, total
-from headway.records.grouping import Shard
+from headway.records.tfrecord import Shard
 from headway.schema.columns import Column
 from headway.storage.manifest import entry
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from headway.schema.parse_rules import MARKERS
 from headway.sources.config import CsvConfig
-from headway.sources.csv_quotes import QuoteRules
 from headway.sources.formats.csv import rows_of, unique_names
+from headway.sources.text_files import QuoteRules
 
 DELIMITERS = (",", ";", "\t", "|", "^", "~", "\x01", ":", " ")
 """The earlier one wins where two would do equally well."""

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from headway.leakage import hash_sets
-from headway.leakage.equal_rows import KEPT, Distinct, overlap
 from headway.leakage.hash_sets import CommonHashes
-from headway.leakage.key_index import KeyEntry, KeyName, sets
+from headway.leakage.key_index import KEPT, Distinct, KeyEntry, KeyName, overlap, sets
 from headway.leakage.window_proof import IndexedSpan, Proof, Window, add_times, check_order, check_times
 from headway.messages import agree, counted, listed, some
 from headway.storage.fingerprint import first_difference

@@ -141,16 +141,15 @@ def write_examples(parts: Mapping[str, Sequence[Part]], out: Path) -> dict[str, 
     try:
         with writing(out.parent):
             temporary.mkdir(parents=True)
-        for split, split_parts in parts.items():
-            shards = [part[0] / shard["file"] for part in split_parts for shard in _shards(part)]
-            for number, shard in enumerate(shards):
-                with ShardWriter(temporary / f"{split}-{number:05d}-of-{len(shards):05d}.tfrecord") as file:
-                    for batch in batches(shard, columns):
-                        file.write_many(encode_classic(batch, columns))
-                rows[split] = rows.get(split, 0) + len(file.rows)
-        write_synced(temporary / SPEC, json.dumps(classic_spec(columns), indent=1) + "\n")
-        check_free(out)
-        with writing(out.parent):
+            for split, split_parts in parts.items():
+                shards = [part[0] / shard["file"] for part in split_parts for shard in _shards(part)]
+                for number, shard in enumerate(shards):
+                    with ShardWriter(temporary / f"{split}-{number:05d}-of-{len(shards):05d}.tfrecord") as file:
+                        for batch in batches(shard, columns):
+                            file.write_many(encode_classic(batch, columns))
+                    rows[split] = rows.get(split, 0) + len(file.rows)
+            write_synced(temporary / SPEC, json.dumps(classic_spec(columns), indent=1) + "\n")
+            check_free(out)
             temporary.rename(out)
     finally:
         remove(temporary)

@@ -45,8 +45,8 @@ from headway.messages import agree, counted, some
 from headway.schema.columns import Column, suggest
 from headway.sources.base import Chunk, InputFile, Malformed, Range, Source
 from headway.sources.config import DATE_PARTS, FORMATS, SPAN, SPLIT, CsvConfig, Gaps, SourceConfig
-from headway.sources.csv_quotes import Quotes
 from headway.sources.sample import Sample
+from headway.sources.text_files import Quotes
 from headway.storage import filesystem as storage
 from headway.storage.manifest import crc32c
 from headway.tabular.list_arrays import cell_bytes, decoded, flatten, has_bytes, is_list

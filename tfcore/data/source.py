@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from headway.errors import DataError
 from headway.records.encode import ROWS_PER_RECORD, encode_records
-from headway.records.grouping import cut_between_groups, grouper
+from headway.records.tfrecord import cut_between_groups, grouper
 from headway.schema.columns import UNIT, Column, suggest
 from headway.schema.tensor_name import PRESENT
 from headway.tabular.list_arrays import is_text, value_type

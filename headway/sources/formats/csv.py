@@ -45,9 +45,8 @@ from headway.sources.base import (
     sampled,
 )
 from headway.sources.config import FORMATS, MAX_CELL_BYTES, CsvConfig, SourceConfig
-from headway.sources.csv_quotes import QuoteRules
 from headway.sources.sample import ONE_IN, Sample
-from headway.sources.text_files import BOM, SAMPLE_FILES, TextFile, cuts, last_line_end, row_offsets, sample
+from headway.sources.text_files import BOM, SAMPLE_FILES, QuoteRules, TextFile, cuts, last_line_end, row_offsets, sample
 from headway.sources.type_inference import as_numbers
 from headway.tabular.list_arrays import as_batch, is_text, slots
 from headway.tabular.quarantine import CUT

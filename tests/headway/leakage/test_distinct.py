@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.leakage.equal_rows import SAMPLE_SIZE, Distinct
+from headway.leakage.key_index import SAMPLE_SIZE, Distinct
 from headway.tabular.hashing import mix64
 from tests.properties import examples
 

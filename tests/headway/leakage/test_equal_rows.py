@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.leakage.equal_rows import DRAWN, KEPT, ContentSampler, Distinct, compared_columns, overlap
+from headway.leakage.key_index import DRAWN, KEPT, ContentSampler, Distinct, compared_columns, overlap
 from headway.schema.columns import Column
 from headway.tabular.splits import SplitConfig
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import DataError
-from headway.records.grouping import RowGrouper
+from headway.records.tfrecord import RowGrouper
 from tests.properties import examples
 
 

@@ -1,6 +1,7 @@
 """Rows as one table: the stored columns with split, number and prediction, in Parquet or CSV."""
 
 import datetime
+import errno
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from headway.errors import ConfigError, DataError, StoreError
 from headway.records import row_files
 from headway.records.encode import encode
-from headway.records.row_files import write_rows
+from headway.records.row_files import write_examples, write_rows
 from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import Column
 
@@ -146,3 +147,15 @@ def test_what_cannot_be_written_leaves_no_file(tmp_path):
     with pytest.raises(ConfigError, match="exists already"):
         write_rows(held, tmp_path / "rows.csv")
     assert (tmp_path / "rows.csv").read_text() == "mine"
+
+
+def test_a_full_disk_is_a_store_error_and_nothing_is_left(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    train = part(tmp_path / "a", "train", [ROW])
+    monkeypatch.setattr(ShardWriter, "_append", full)
+    with pytest.raises(StoreError, match="no space left") as error:
+        write_examples({"train": [train]}, tmp_path / "out")
+    assert error.value.where == str(tmp_path) and "make room" in error.value.fix
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

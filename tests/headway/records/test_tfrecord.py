@@ -1,13 +1,12 @@
 """TFRecord files: the framing, and what a reader says of a damaged one."""
 
-import errno
 import hashlib
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway.errors import DataError, StoreError
+from headway.errors import DataError
 from headway.records.tfrecord import ShardWriter, frame, masked_crc32c, read_records
 
 RECORDS = [b"", b"a", b"record " * 1000]
@@ -82,23 +81,6 @@ def test_records_before_the_damage_are_read(shard):
 def test_a_missing_file_is_a_data_error(tmp_path):
     with pytest.raises(DataError, match="no such file"):
         list(read_records(tmp_path / "none"))
-
-
-class FullDisk:
-    def write(self, data):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    def close(self):
-        pass
-
-
-def test_a_full_disk_is_a_store_error(tmp_path):
-    writer = ShardWriter(tmp_path / "s")
-    writer.close()
-    writer._file = FullDisk()
-    with pytest.raises(StoreError, match="no space left") as error:
-        writer.write_groups([[b"x"]], rows=[1])
-    assert error.value.where == str(tmp_path) and "make room" in error.value.fix
 
 
 def test_tensorflow_reads_the_file(tf, shard):

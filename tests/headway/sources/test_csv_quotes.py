@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.sources.config import CsvConfig
-from headway.sources.csv_quotes import QuoteRules, Quotes
+from headway.sources.text_files import QuoteRules, Quotes
 
 LONG = 1 << 20
 

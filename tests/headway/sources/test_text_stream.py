@@ -12,8 +12,7 @@ import pytest
 from headway.errors import DataError
 from headway.sources import text_files
 from headway.sources.config import CsvConfig
-from headway.sources.csv_quotes import QuoteRules
-from headway.sources.text_files import TextFile, last_line_end
+from headway.sources.text_files import QuoteRules, TextFile, last_line_end
 
 LINES = "".join(f'{i},Köln,"a ""b""\n{i % 7}"\n' for i in range(2000))
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from headway.errors import ConfigError, DataError
-from headway.records.grouping import Shard
+from headway.records.tfrecord import Shard
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tests.example_shards import dataset_of
