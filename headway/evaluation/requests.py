@@ -21,12 +21,21 @@ from headway.schema.calendar_days import Temporal
 from headway.stages.refs import Ref
 from headway.stages.stage_class import Answer, Key, Stage
 from headway.tasks.base import LabelFacts
-from headway.tasks.table import TaskName
+from headway.tasks.table import TaskName, task_of
 
 MEASURE_VERSION, GATE_VERSION = 14, 19
 """The versions of what the two stages write; raise one when its stage writes something else for the same request."""
 Parts = tuple[tuple[str, str], ...]
 """(span, split as ingested: "train", "eval", "test" or "all") pairs."""
+
+
+def _tolerances(task: str) -> dict[str, str | float | None]:
+    """Returns the metrics of a built-in task, each with its tolerance, so that a new metric is computed where the store has
+    a result without it. What a user's task depends on is in the key of its predictions."""
+    if ":" in task:
+        return {}
+    built_in = task_of(task)
+    return {name: built_in.tolerances.get(name) for name in built_in.metric_names}
 
 
 class PredictionsStage(Stage[Answer], Generic[Answer]):
@@ -46,7 +55,7 @@ class PredictionsStage(Stage[Answer], Generic[Answer]):
     metrics: Annotated[tuple[MetricSpec, ...], Key("own_metrics", of=as_key)] = Field(
         default=(), description="metrics of the user's own"
     )
-    task: TaskName
+    task: Annotated[TaskName, Key("judged_by", of=_tolerances)]
     label: LabelFacts | None = Field(default=None, description="of the train rows: what the constant baseline predicts")
     group: str | None = Field(default=None, description="column whose equal values are drawn together")
 

@@ -11,8 +11,10 @@ from headway.errors import DataError
 from headway.evaluation.measure import METRICS, measure
 from headway.evaluation.measured import Measured
 from headway.evaluation.requests import MeasureRequest
+from headway.metrics.regression import MAE
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
+from headway.tasks.builtin import Binary
 
 ROWS = 3000
 
@@ -158,3 +160,9 @@ def test_a_metric_of_the_users_own_runs_in_one_thread(measured, tmp_path, monkey
 def test_of_other_models_predictions_all_columns_are_read_that_metrics_look_at(tmp_path, asked, read):
     request = MeasureRequest.model_validate({"task": "binary", "slices": ("carrier",), "predictions": tmp_path} | asked)
     assert set(request.columns_of_others) == set(read)
+
+
+def test_a_metric_that_a_task_gains_is_computed_where_the_store_has_a_result_without_it(monkeypatch):
+    before = MeasureRequest(task="binary", predictions="p").fingerprint
+    monkeypatch.setattr(Binary, "metrics", (*Binary.metrics, MAE))
+    assert MeasureRequest(task="binary", predictions="p").fingerprint != before
