@@ -1,1 +1,1 @@
-"""Everything that runs on Apache Beam: ingest, batch prediction, and the choice of a runner. Importing it imports no Beam."""
+"""Everything that runs on Apache Beam: ingest, batch prediction, the choice of a runner. This package alone imports no Beam."""

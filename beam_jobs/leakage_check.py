@@ -3,8 +3,8 @@
     result = prove(SplitsRequest(...), out, Monitor())
     result["says"], result["anomalies"]
 
-The raw files are read again only when a key is in two splits, and only until a row of the key is found in each of them.
-Rows that ingest filtered or rejected are left out again.
+The raw files are read again only if a key is in two splits, and only until each of these splits has shown a row with the key.
+Rows that ingest filtered or rejected are left out here, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FILE = "splits.json"
 def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
     """Run the stage: write a `SplitProof` to out/splits.json, and return it as JSON values.
 
-    Leakage is reported as an anomaly and never fails the stage; `validate` gives it the severity that is configured.
+    Leakage is reported as an anomaly and never fails the stage. The stage `validate` gives the anomaly its configured severity.
 
     Raises:
         DataError: the key index of a span is damaged.
@@ -74,8 +74,8 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
 def _rows(
     request: IngestRequest, columns: Sequence[str], hashes: Hashes, monitor: Monitor
 ) -> Iterator[tuple[int, str, str, str, int]]:
-    """Yields a span's rows that have one of these key hashes: the hash, the split, the key as text, the file's name,
-    and the row's number in the file, from 1. For each batch, key and split only the first row is yielded."""
+    """Yields a tuple for each row of a span whose key has one of the hashes: the hash, the split, the key as text, the file's
+    name, and the row's number in the file, from 1. In each batch only the first row of a key and split is yielded."""
     names, before = file_names(request.files), Counter[int]()
     for piece in request.ranges():
         finder = _Finder(request, piece, columns, hashes)
@@ -95,7 +95,7 @@ class _Finder(RangeWork):
     def __init__(self, request: IngestRequest, piece: Range, columns: Sequence[str], hashes: Hashes):
         super().__init__(request, Path(), piece)
         self.found: list[tuple[int, str, str, int]] = []
-        """The rows found in the last chunk: the key's hash, the split, the key as text, its number in the range."""
+        """A tuple for each row found in the last chunk: key hash, split, key as text, row number in the range."""
         self._key, self._hashes, self._parts = columns, hashes, request.split.names()
 
     def add(self, chunk: Chunk) -> None:

@@ -12,7 +12,7 @@ from headway.validation.anomaly import SplitProof
 
 
 class IngestedSpan(Frozen):
-    """A span of the window, and the key index in its ingest output."""
+    """A span of the window: its ingest request, and the key index in its ingest output."""
 
     request: IngestRequest
     notes: Ref[Ingested]
@@ -25,6 +25,6 @@ class SplitsRequest(Stage[SplitProof]):
     name, version, runs = "splits", 5, "beam_jobs.leakage_check:prove"
     split: Annotated[SplitConfig, Key("config")]
     parts: Annotated[dict[str, tuple[Part, ...]], Key("inputs", "parts")]
-    """The parts of spans in each split of the window."""
+    """For each split of the window, its parts: pairs of a span and of a split of that span."""
     spans: Annotated[tuple[IngestedSpan, ...], Key("inputs", "spans")]
     """The spans, in the window's order."""

@@ -289,13 +289,13 @@ def _rate(call: Callable[[], int], seconds: float) -> tuple[float, float]:
 
 
 def _augmented(rows: int, side: int) -> Callable[[], int]:
-    from tfcore.train.augment import Draws, vary
+    from tfcore.train.augment import Draws, flip_crop
     from tfcore.train.config import AugmentConfig
 
     config, zero = AugmentConfig(flip="horizontal", crop=4), tf.constant(0, tf.int64)
     pixels = tf.constant(np.random.default_rng(0).integers(0, 256, (rows, side, side, 3), np.uint8))
     index = tf.range(rows, dtype=tf.int64)
-    varied = tf.function(lambda pixels, index: vary(pixels, Draws(seed=1, epoch=zero, index=index), config))
+    varied = tf.function(lambda pixels, index: flip_crop(pixels, Draws(seed=1, epoch=zero, index=index), config))
     return lambda: int(tf.shape(varied(pixels, index))[0])
 
 

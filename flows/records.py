@@ -1,5 +1,5 @@
-"""The record of a run, runs/<run>.json in the store: what it was asked for, its steps, what the gate said, and how it ended; and
-what `headway monitor` has found.
+"""The record of a run, runs/<run>.json in the store: what the run was asked for, its steps, the gate's verdict, how it ended.
+Also the findings of `headway monitor` on a model, monitor/<pipeline>.json.
 
     record = find(store, "20261122-0354", pipeline="flights")
     record.state, record.stages[-1].title, record.verdict.checks
@@ -8,7 +8,7 @@ what `headway monitor` has found.
     state = MonitorFindings.of(store, "flights")  # monitor/flights.json; empty if that is missing or damaged
     state.versions[1]["2013-05"].alarms
 
-A run that goes on replaces its record by later ones. The next run replaces a killed run's record.
+While a run goes on, it writes its record again and again. The pipeline's next run marks a killed run's record as killed.
 """
 
 import contextlib
@@ -65,20 +65,20 @@ NO_VERDICT = frozenset({State.RUNNING, State.DONE, State.FAILED, State.CANCELLED
 
 
 class StepRecord(Result):
-    """A step of a run."""
+    """A step as the record of its run keeps it: whether its output was reused, and when and why it ran."""
 
     stage: _Name
     title: str
     fingerprint: _Name
     cached: bool
-    """Whether its output was there already."""
+    """Whether the step's stored output was reused."""
     span: str | None = None
-    """The span that it ingested."""
+    """The span that the step ingested; None: it is no ingest step."""
     seconds: float = 0.0
     at: float | None = None
-    """Seconds from the start of the run until it was done, or found done."""
+    """Seconds from the start of the run until the step ended, or until its stored output was found."""
     why: Difference | None = None
-    """Why it ran: the first thing that differs from the most similar output that was there."""
+    """Why the step ran: the first difference from the most similar stored output; None: it did not run."""
 
 
 class Git(Result):
@@ -97,7 +97,7 @@ class Code(Result):
 
 
 class ResolvedSettings(Result):
-    """The settings of the training and the model, with what pipeline.yaml left out chosen by the train rows."""
+    """The settings of training and model. A setting that pipeline.yaml leaves out was chosen by facts of the train rows."""
 
     rows: int
     says: str
@@ -118,13 +118,13 @@ class ChampionSummary(Result):
 
     version: int
     alarms: tuple[str, ...] = ()
-    """By what the champion has become worse since its promotion."""
+    """Sentences on how the champion has become worse since its promotion."""
     changes: tuple[tuple[str, Any, Any], ...] = ()
-    """What differs since its run: (what, value before or None, value now); empty if that is not recorded."""
+    """What differs from the champion's run: (what, value then or None, value now); empty if its run has no record."""
 
 
 class RunRecord(Result):
-    """A run: what it was asked for, its steps, its verdict."""
+    """The record of a run: what the run was asked for, its steps, the gate's verdict, and how the run ended."""
 
     format: int = FORMAT
     run: _Name
@@ -137,13 +137,13 @@ class RunRecord(Result):
     seed: int | None = None
     force: bool = False
     last: str | None = None
-    """The stage that it was asked to end with; None: the last one."""
+    """The stage after which the run was asked to end; None: it goes on to the promotion."""
     code: Code | None = None
     config: dict[str, Any] | None = None
     """The keys of pipeline.yaml, with what --set changed."""
     stages: tuple[StepRecord, ...] = ()
     broken_off: tuple[str, ...] = ()
-    """The steps that were running when its process died, each with how far it was."""
+    """The steps that were running when the run's process died, each with how far it was."""
     spans: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -162,7 +162,7 @@ class RunRecord(Result):
     alias: str | None = None
     serving: str | int | None = None
     seen: str | None = None
-    """The last sign of life of a run that goes on."""
+    """When a run that goes on last gave a sign of life."""
     ended: str | None = None
     seconds: float = 0.0
     error: str | None = None
@@ -175,7 +175,7 @@ class RunRecord(Result):
 
     @property
     def executed_steps(self) -> list[StepRecord]:
-        """The steps that ran to their end, as their output was not there."""
+        """The steps that ran to their end; a step whose stored output was reused is left out."""
         return [step for step in self.stages if not step.cached]
 
     @property
@@ -185,17 +185,17 @@ class RunRecord(Result):
 
     @property
     def ingested(self) -> dict[str, str]:
-        """{span: fingerprint} of what it ingested, or found ingested."""
+        """{span: fingerprint of its ingest output}, for each span that the run ingested or found ingested."""
         return {step.span: step.fingerprint for step in self.stages if step.span is not None}
 
     def step(self, stage: str) -> StepRecord | None:
-        """Returns the last step titled `stage`, such as "ingest 2013-01", else the stage's last step, else None."""
+        """Returns the last step with the title `stage`, such as "ingest 2013-01"; else the last step of that stage; else None."""
         steps = [*reversed(self.stages)]
         titled = (step for step in steps if step.title == stage)
         return next(titled, None) or next((step for step in steps if step.stage == stage), None)
 
     def output(self, store: Store, stage: str) -> Output[Any] | None:
-        """Returns the output of a step, named as for `step`; None if there is no such step, or its output is gone."""
+        """Returns the stored output of the step that `step(stage)` returns; None if there is no such step or output."""
         ran = self.step(stage)
         return None if ran is None else find_output(store, ran.stage, ran.fingerprint, ran.title)
 
@@ -209,18 +209,18 @@ class RunRecord(Result):
 
 
 def read_record(value: object) -> RunRecord:
-    """Returns a record from its JSON.
+    """Returns the record of a run from `value`, its parsed JSON.
 
     Raises:
         ValidationError: the value is no record.
-        StoreError: the record has another format.
+        StoreError: the record is in a format that this version of Headway does not read.
     """
     check_format(value, "the record of a run")
     return RunRecord.model_validate(value)
 
 
 def records(store: Store) -> Iterator[RunRecord]:
-    """Yields all records as they were written, newest first; a damaged one is left out (`headway verify` names it)."""
+    """Yields the records of all runs as they were written, newest first; without damaged ones, which `headway verify` names."""
     for value in store.runs() if store.exists() else []:
         with contextlib.suppress(ValidationError):
             yield read_record(value)
@@ -244,16 +244,16 @@ def runs_of(store: Store) -> list[RunRecord]:
 
 
 def run_that_judged(runs: Iterable[RunRecord], pipeline: str, champion: int | None) -> RunRecord | None:
-    """Returns the first of a pipeline's runs that compared its candidate with version `champion`; None without one."""
+    """Returns the first of `runs` that is of the pipeline and compared its candidate with version `champion`; else None."""
     of = (run for run in runs if run.pipeline == pipeline and run.champion is not None)
     return next((run for run in of if run.champion and run.champion.version == champion), None)
 
 
 def refresh(run: RunRecord, owner: Mapping[str, Any] | None, time: float) -> RunRecord:
-    """Returns a running run's record with its time so far; if its process is gone, with the state killed.
+    """Returns the record of an unfinished run with its time so far. If the run's process is gone, the state is killed.
 
     Args:
-        owner: the facts of the run that holds, or last held, the lock of its pipeline; None: there is none.
+        owner: facts of the run that holds or last held the lock of the pipeline; None: there is no such run.
         time: the present time by the store's clock.
     """
     ours = owner is not None and owner.get("run") == run.run
@@ -270,8 +270,8 @@ def refresh(run: RunRecord, owner: Mapping[str, Any] | None, time: float) -> Run
 
 
 def with_its_last_steps(store: Store, run: RunRecord) -> RunRecord:
-    """Returns a killed run with the steps that were running when it died (`broken_off`), and its time until then. Other
-    runs, and one whose progress file is not on this machine, are returned unchanged."""
+    """Returns a killed run's record, completed by the steps that were running when it died (`broken_off`) and its time until
+    then. The record is returned unchanged if the run was not killed, or if its progress file is not on this machine."""
     path = progress_path(store, run.run)
     if run.state != State.KILLED or not path.is_file():
         return run
@@ -289,10 +289,10 @@ def _step_and_amount(step: Mapping[str, Any]) -> str:
 
 
 def find(store: Store, name: str | None, *, pipeline: str) -> RunRecord:
-    """Returns a run by the beginning of its name; "latest": the pipeline's newest; None: its newest that trained, or else newest.
+    """Returns the run whose name begins with `name`; "latest": the pipeline's newest; None: its newest that trained, else newest.
 
     Raises:
-        StoreError: there is no such run, or there are several.
+        StoreError: there is no such run, or several names begin with `name`.
     """
     runs = runs_of(store)
     own = [run for run in runs if run.pipeline == pipeline]
@@ -325,7 +325,7 @@ def log_path(store: Store, run: str) -> Path:
 
 
 def progress_path(store: Store, run: str) -> Path:
-    """Returns the path of the file with the running steps of a run, beside its record."""
+    """Returns the path of a run's progress file, which lists the running steps; it lies beside the run's record."""
     return store.runs_folder / f"{run}.progress"
 
 
@@ -345,15 +345,15 @@ _MOST_VERSIONS = 20
 
 
 class SpanCheck(Result):
-    """The check of a span against one version of the model."""
+    """One check by `headway monitor`: a new span's drift from the champion's data, and the champion's metrics on the span."""
 
     span: str
     champion: int
     rows: int | None = None
-    """None: drift could not be checked."""
+    """The span's rows; None: drift could not be checked."""
     drift: tuple[str, ...] = ()
     scored: int | None = None
-    """Rows with a label; None: none has one yet."""
+    """The number of rows with a label; None: no row has a label yet."""
     metrics: dict[str, float] = Field(default={})
     decay: tuple[str, ...] = ()
     checked: str = ""
@@ -365,7 +365,7 @@ class SpanCheck(Result):
 
 
 class MonitorFindings(Result):
-    """The findings of `headway monitor` on each version that was the champion, by its number and by span."""
+    """The findings of `headway monitor`: {version that was the champion: {span: the check of the span}}."""
 
     versions: dict[int, dict[str, SpanCheck]] = Field(default={})
 
@@ -377,7 +377,7 @@ class MonitorFindings(Result):
             return cls()
 
     def add(self, store: Store, pipeline: str, check: SpanCheck) -> None:
-        """Adds the check of a span and writes the file, which keeps the 20 versions that were checked last."""
+        """Adds the check of a span and writes monitor/<pipeline>.json. The file keeps the 20 versions that were checked last."""
         found = self.versions.pop(check.champion, {})
         self.versions[check.champion] = found | {check.span: check}  # the newest last
         for number in [*self.versions][:-_MOST_VERSIONS]:

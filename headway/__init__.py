@@ -1,7 +1,7 @@
 """The base package: config, sources, schema, statistics, records, store, registry, gate. No TensorFlow, Beam or Prefect.
 
-`headway.open` opens a pipeline from Python, and `headway.fit` trains a model of one table; both are `flows.api`'s, which is
-imported when they are asked for.
+`headway.open` opens a pipeline from Python, and `headway.fit` trains a model of one table. Both are defined in `flows.api`, which
+is imported when one of them is first used.
 """
 
 import sys
@@ -33,7 +33,7 @@ def __dir__() -> list[str]:
 
 
 def _import_beside(package: str) -> None:
-    """Imports a package of Headway from the folder of this one, since a script's folder may have one of the same name.
+    """Imports one of Headway's packages from the folder beside this one. A script's folder may have a package of the same name.
 
     Raises:
         ImportError: another package of this name is imported already.

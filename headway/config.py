@@ -5,8 +5,8 @@ class SplitConfig(Frozen):
 
 load(SplitConfig, {"eval": "x"}, where="pipeline.yaml")   # ConfigError: split.eval: 'x' is not a number
 
-An error says the key, the value, and what is allowed. For a key that may hold several kinds of values (`auto`, or a
-mapping) pydantic gives an error per kind; the message has that of the kind that was meant, or else all in one sentence.
+An error says the key, the value, and what is allowed. For a key that may hold several kinds of values (`auto`, or a mapping),
+pydantic gives one error per kind. The message has the error of the kind that was meant, or all errors in one sentence.
 """
 
 import difflib
@@ -37,13 +37,13 @@ OneOrMore = BeforeValidator(lambda value: (value,) if isinstance(value, str) els
 
 
 def refuse_idle(config: BaseModel, keys: Sequence[str], when: str) -> None:
-    """Refuse keys of a config that have no effect, given the config's other keys.
+    """Refuses keys that have no effect, given the values of the config's other keys.
 
     Args:
-        when: the condition under which they have an effect, for the message: "with mode: hash".
+        when: the condition under which the keys have an effect, for the message: "with mode: hash".
 
     Raises:
-        ValueError: one of them is set to another value than its default.
+        ValueError: one of the keys has another value than its default.
     """
     for key in keys:
         field = type(config).model_fields[key]
@@ -52,7 +52,7 @@ def refuse_idle(config: BaseModel, keys: Sequence[str], when: str) -> None:
 
 
 class Result(BaseModel):
-    """The base class of immutable results, such as stages' answers and their parts; unknown keys are ignored."""
+    """The base class of immutable results, such as the answers of stages and their parts. Unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=(), defer_build=True)
 
@@ -62,11 +62,11 @@ _MOST_VALUES, _MOST_DEPTH = 1_000_000, 100
 
 
 def read_yaml(path: Path, *, keys: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns the mapping in a YAML file; ConfigError when it is missing, not YAML, or not a mapping.
+    """Returns the mapping in a YAML file. ConfigError when the file is missing, is not YAML, or is not a mapping.
 
     Args:
-        keys: keys of which every such file has at least one. The error for a file without any quotes nothing of it,
-            since it may be another kind of file, with secrets.
+        keys: every such file has at least one of these keys. A file without any may be of another kind, with secrets in it. The
+            error for such a file quotes nothing from the file.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -136,7 +136,7 @@ _UniqueKeyLoader.add_implicit_resolver(
 
 
 def read_value(text: str) -> Any:
-    """Returns the value of a YAML text; ConfigError when it is not valid."""
+    """Returns the value that a YAML text stands for; ConfigError when the text is not YAML."""
     try:
         return _loaded(text)
     except (_Unbounded, yaml.YAMLError) as error:
@@ -150,7 +150,7 @@ class _Unbounded(ValueError):
 
 
 def _loaded(text: str) -> Any:
-    """Returns the value of a YAML text; `_Unbounded` if its nesting is too deep, or it expands to too many values."""
+    """Returns the value of a YAML text. Raises `_Unbounded` if its nesting is too deep, or if it has too many values."""
     try:
         value = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 (a SafeLoader)
     except RecursionError:
@@ -169,7 +169,7 @@ def _loaded(text: str) -> Any:
 
 
 def load(model: type[Model], value: Any, *, where: str) -> Model:
-    """Returns `value` as a `model`; else a ConfigError names the file, the key, the value and the allowed values."""
+    """Returns `value` as a `model`. If that fails, a ConfigError names the file, the key, the value and the allowed values."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -180,10 +180,9 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def expand(text: str, *, where: str) -> str:
-    """Returns `text` with each ${NAME} replaced by that environment variable; ConfigError when NAME is not set.
+    """Returns `text` with each ${NAME} replaced by the environment variable NAME; ConfigError when NAME is not set.
 
-    From then on, the values put in are redacted in every text that leaves the process (`headway.redaction`).
-    """
+    From then on, the values of these variables are redacted in every text that leaves the process (`headway.redaction`)."""
 
     def value(match: re.Match[str]) -> str:
         try:
@@ -233,7 +232,7 @@ Token = tuple[bool, Any]
 
 
 def _tokens(loc: Loc, value: Any) -> list[Token]:
-    """Returns the parts of an error's path: keys, and the names of kinds of values that pydantic puts between them."""
+    """Returns the parts of an error's path: the keys, and the kinds of values whose names pydantic puts between the keys."""
     tokens: list[Token] = []
     for part in loc:
         if (isinstance(value, dict) and part in value) or (
@@ -250,7 +249,8 @@ def _tokens(loc: Loc, value: Any) -> list[Token]:
 
 
 def _settled(errors: Sequence[tuple[list[Token], Error]], at: Loc) -> list[tuple[Loc, Error]]:
-    """Returns a (path, error) per wrong key; if it allows several types, the error of the type meant, or all in one."""
+    """Returns (path, error) for each wrong key. If a key allows several types, the error is that of the type meant, or one for
+    all."""
     kinds: dict[Any, list[tuple[list[Token], Error]]] = {}
     keys: dict[Any, list[tuple[list[Token], Error]]] = {}
     settled: list[tuple[Loc, Error]] = []
@@ -319,7 +319,7 @@ def _message(model: type[BaseModel], loc: Loc, item: Error) -> str:
 
 
 def _hint(items: Sequence[Error], value: Any) -> str:
-    """Returns "; did you mean ...?" with the allowed word that is most like `value`; "" when none is."""
+    """Returns "; did you mean ...?" with the allowed word that is most like `value`; "" if no word is similar."""
     words = [
         word
         for item in items
@@ -335,7 +335,7 @@ def _close(value: Any, words: Sequence[str]) -> str:
 
 
 def _models(model: type[BaseModel], loc: Loc) -> list[type[BaseModel]]:
-    """Returns the models that may stand at the path `loc` within `model`, as far as the annotations tell."""
+    """Returns the models that may be at the path `loc` within `model`, according to the annotations."""
     models = [model]
     for part in loc:
         if fields := _called(models, part):
@@ -358,7 +358,7 @@ def _inside(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _tags(model: type[BaseModel]) -> list[str]:
-    """Returns the values of a model's fields of one allowed value, by which pydantic tells it from others."""
+    """Returns a model's tags, by which pydantic tells models apart: the values of its fields that allow one value only."""
     return [get_args(field.annotation)[0] for field in model.model_fields.values() if _is_tag(field)]
 
 

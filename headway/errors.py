@@ -16,8 +16,8 @@ class HeadwayError(Exception):
 
     Args:
         problem: one sentence that names the bad value.
-        where: the file, key, column or position it was found at.
-        fix: what to do about it.
+        where: the file, key, column or position at which the value was found.
+        fix: what the user can do about it.
     """
 
     exit_code = 1
@@ -36,7 +36,7 @@ class HeadwayError(Exception):
 
     @property
     def facts(self) -> dict[str, str | None]:
-        """The error as a dict of kind (its class), problem, where and fix, with secrets redacted."""
+        """The error as a dict: its class as `kind`, and problem, where and fix, with secrets redacted."""
         parts = {"problem": self.problem, "where": self.where, "fix": self.fix}
         return {"kind": type(self).__name__} | {name: text and redact(text) for name, text in parts.items()}
 
@@ -64,7 +64,7 @@ class Rejected(HeadwayError):
 
 
 class Overtaken(Rejected):
-    """A decision came too late: somebody has changed the champion or the alias that it rests on."""
+    """A decision came too late: somebody has since changed the champion, or the alias, that the decision was based on."""
 
 
 class StoreError(HeadwayError):
@@ -74,7 +74,7 @@ class StoreError(HeadwayError):
 
 
 class Locked(StoreError):
-    """Another process holds the lock."""
+    """Another process holds the lock that this one needs."""
 
     exit_code = 6
 
@@ -86,7 +86,7 @@ class Cancelled(HeadwayError):
 
 
 class Pruned(Cancelled):
-    """A trial of a study was ended early, because others were better."""
+    """A trial of a study was stopped early, because other trials were better."""
 
 
 _ALL = (HeadwayError, ConfigError, DataError, Rejected, Overtaken, StoreError, Locked, Cancelled, Pruned)

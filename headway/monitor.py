@@ -13,26 +13,26 @@ from headway.errors import Cancelled
 
 
 class Monitor:
-    """The base monitor ignores progress and log lines; command line, worker and Prefect flow each override it."""
+    """The base class of monitors, which ignores every report. Command line, worker and Prefect flow have subclasses."""
 
     def __init__(self, stop: threading.Event | None = None):
         self.stop = stop or threading.Event()
 
     def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
-        """Report that `done` of `total` units are finished (`total` is None if unknown); `facts` are JSON values such
-        as loss or split."""
+        """Reports that `done` of `total` units are finished (`total` is None if unknown). `facts` are further JSON values, such
+        as the loss or the split."""
 
     def log(self, line: str) -> None:
-        """Report one line for a person."""
+        """Reports one line for a person to read."""
 
     def warn(self, line: str) -> None:
-        """Report one line that a person should look at."""
+        """Reports one line with a warning, which a person should look at."""
         self.log(f"warning: {line}")
 
     def cancelled(self) -> bool:
         return self.stop.is_set()
 
     def check(self) -> None:
-        """Raise Cancelled if a stop was requested."""
+        """Raises Cancelled if a stop was requested."""
         if self.stop.is_set():
             raise Cancelled("stopped on request; what was done is kept")

@@ -1,8 +1,8 @@
-"""Headway's own processes: a mark on them, the warnings they show, threads, and children that answer requests as JSON lines.
+"""Headway's own processes: how they are marked, the warnings they show, threads, and child processes that answer JSON requests.
 
     mark_own_process()         # first in a process that does nothing else: worker, command line, Beam's worker
     if is_own_process(): ...   # in a library: make ops deterministic, set threads, hide GPUs, silence an import
-    quiet_libraries()  # warnings that libraries give to their own developers are kept from people who type commands
+    quiet_libraries()  # hides warnings that libraries write for developers from people who type commands
     with gc_paused():
         import tensorflow
     in_threads(function, items)
@@ -11,7 +11,7 @@
     child.send({"rows": 3})                       # a line of its stdin; each line of its stdout goes to `answers.put`
     child.close(5.0)
 
-    with Scratch("replay") as folder:             # a temporary folder; those of killed processes go when one is made
+    with Scratch("replay") as folder:             # a temporary folder; making one deletes those of killed processes
 
 A process that merely imports Headway, such as a notebook, keeps its own settings.
 """
@@ -57,21 +57,21 @@ _OURS = "headway|beam_jobs|flows|tfcore"
 
 
 def mark_own_process(lifeline: int | None = None) -> None:
-    """Mark this process as Headway's own, which may set threads, hide GPUs etc.; called before TensorFlow's import.
+    """Marks this process as Headway's own, which may set threads, hide GPUs etc. Call this before TensorFlow is imported.
 
     Args:
-        lifeline: the descriptor of the pipe whose end ends this process; None: there is none.
+        lifeline: the descriptor of a pipe; when the pipe is closed, this process has to end. None: there is no such pipe.
     """
     _OWN[:] = [lifeline]
 
 
 def is_own_process() -> bool:
-    """Returns whether `mark_own_process` was called in this process."""
+    """Returns whether this process is Headway's own, as marked by `mark_own_process`."""
     return bool(_OWN)
 
 
 def quiet_libraries() -> None:
-    """Ignore warnings from libraries; show warnings of the user's own module, and the ones that -W asks for."""
+    """Ignores warnings from libraries. Warnings from the user's own module, and warnings that -W asks for, are still shown."""
     if not sys.warnoptions:
         warnings.filterwarnings("ignore", module=rf"({_LIBRARIES})(\.|$)")
         for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):  # told of a library by our call
@@ -80,8 +80,8 @@ def quiet_libraries() -> None:
 
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """Pause Python's garbage collector in the block. During the import of TensorFlow it would scan half a million
-    lasting objects again and again, and free none."""
+    """Pauses Python's garbage collector in the block. While TensorFlow is imported, the collector would scan half a million
+    lasting objects again and again, and free none of them."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -103,12 +103,12 @@ def in_threads(
     most: int = MOST_THREADS,
     check: Callable[[], None] = lambda: None,
 ) -> list[Made]:
-    """Returns `function` of each item, in order, computed in as many threads as there are cores. For work of NumPy and
-    Arrow, which let other threads run.
+    """Returns `function` of each item, in order, computed in as many threads as there are cores. Useful for NumPy and Arrow,
+    whose work lets other threads run.
 
     Args:
-        most: the most threads; 1: this thread alone.
-        check: called between items, in this thread; may raise to stop.
+        most: the most threads; 1 means the calling thread alone.
+        check: called between items, in the calling thread. If it raises, the work stops.
     """
     threads = min(cores(), most, len(items))
     if threads < 2:
@@ -131,12 +131,12 @@ def in_threads(
 
 
 def lifeline() -> int | None:
-    """Returns `mark_own_process`'s descriptor of the pipe whose end ends this process; None: there is none."""
+    """Returns the descriptor of the pipe that was given to `mark_own_process`; None if there is none."""
     return _OWN[0] if _OWN else None
 
 
 def exit_now(code: int) -> NoReturn:
-    """End this child process at once, without Python's shutdown; kill its forks and delete its temporary files."""
+    """Ends this child process at once, without Python's shutdown. Kills its forks and deletes its temporary files."""
     for forked in Forked.made:
         forked.kill()  # one that is stuck in native code does not see its pipe end
     if SCRATCH in os.environ:
@@ -145,13 +145,13 @@ def exit_now(code: int) -> NoReturn:
 
 
 class Scratch(tempfile.TemporaryDirectory[str]):
-    """A `tempfile.TemporaryDirectory` that does not stay for good when its process is killed.
+    """A `tempfile.TemporaryDirectory` that is deleted in the end even if its process is killed.
 
-    It is locked (flock) as long as the process lives, in any container. A new one first deletes this user's folders
-    whose process is dead.
+    The folder is locked (flock) as long as its process lives, in any container. Each new `Scratch` first deletes this user's
+    folders whose process is dead.
 
     Args:
-        label: part of its name.
+        label: a part of the folder's name.
     """
 
     def __init__(self, label: str):
@@ -167,7 +167,7 @@ class Scratch(tempfile.TemporaryDirectory[str]):
 
 
 def remove_abandoned() -> None:
-    """Delete this user's `Scratch` folders whose process is dead."""
+    """Deletes this user's `Scratch` folders whose process is dead."""
     for path in Path(tempfile.gettempdir()).glob(f"{_SCRATCH_PREFIX}*"):
         with contextlib.suppress(OSError):  # another user's; locked: its process lives; removed by another process
             lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
@@ -181,7 +181,7 @@ def remove_abandoned() -> None:
 
 
 class Forked:
-    """A forked child process, with the part of `subprocess.Popen`'s interface that `ChildProcess` uses."""
+    """A child process made by a fork. It has those methods of `subprocess.Popen` that `ChildProcess` uses."""
 
     waiting: ClassVar[list["Forked"]] = []
     """The forked children that wait for their use by a `ChildProcess`."""
@@ -194,7 +194,7 @@ class Forked:
         self.made.append(self)
 
     def kill(self) -> None:
-        """Kill the child unless it has ended."""
+        """Kills the child process unless it has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(0.0)
         if self.returncode is None:
@@ -220,7 +220,7 @@ class Forked:
 def start(
     arguments: Sequence[str], environment: Mapping[str, str] | None = None, folder: str | None = None
 ) -> tuple[subprocess.Popen[bytes], Scratch]:
-    """Start a Python process for a `ChildProcess`; returns the process and the folder of its temporary files."""
+    """Starts a Python process for a `ChildProcess`; returns the process and the folder for the process's temporary files."""
     scratch = Scratch("child")
     temporary = {"TMPDIR": scratch.name, SCRATCH: scratch.name}
     process = subprocess.Popen(
@@ -238,17 +238,17 @@ def start(
 class ChildProcess:
     """A Python process that takes requests on stdin and answers on stdout, both as JSON lines.
 
-    It is tied to this process by its stdin, which ends however this process ends. Its temporary files are in a folder of
-    their own: libraries leave some behind in a process that is killed, or that does not wait for its own end.
+    The process's stdin is closed when this process ends, in whatever way, and then the child ends too. The child's temporary
+    files are in a folder that is deleted with it, since libraries leave some behind in a process that is killed or ends at once.
 
     Args:
-        arguments: of the Python interpreter.
-        answer: called with each answer, and with None when there will be no more; from a thread of its own.
-        on_line: called with each line that it prints to stderr, from another thread.
-        ignore: lines that begin so are dropped.
-        environment: variables set for it on top of this process's.
-        folder: its working directory; None: this process's.
-        process: a running process and its folder of temporary files, used in place of new ones.
+        arguments: the arguments of the Python interpreter.
+        answer: called with each answer, and with None when no more will come; from a separate thread.
+        on_line: called with each line that the child prints to stderr, from another thread.
+        ignore: a pattern; lines on stderr whose beginning matches are dropped.
+        environment: variables that are set for the child, in addition to this process's variables.
+        folder: the child's working directory; None: this process's.
+        process: a running process and its folder of temporary files, to be used instead of starting a new process.
     """
 
     def __init__(
@@ -275,16 +275,16 @@ class ChildProcess:
         return self._process.pid
 
     def exit_code(self, seconds: float = 0.0) -> int | None:
-        """Returns the exit code, negative for a signal; None if the process still runs after so many seconds."""
+        """Returns the exit code, negative for a signal; None if the process still runs after this number of seconds."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return self._process.returncode
 
     def send(self, message: Mapping[str, Any], default: Callable[[Any], Any] | None = None) -> None:
-        """Send a request; does nothing if the process has ended, after which `answer` gets None.
+        """Sends a request. If the process has ended, nothing is sent; `answer` is called with None.
 
         Args:
-            default: makes JSON values of others, as for json.dumps.
+            default: converts objects that JSON does not know, as for json.dumps.
         """
         line = json.dumps(message, default=default).encode() + b"\n"
         with self._sending, contextlib.suppress(BrokenPipeError, ValueError):
@@ -292,12 +292,12 @@ class ChildProcess:
             self._stdin.flush()
 
     def close_stdin(self) -> None:
-        """Close the process's stdin, upon which it ends by itself."""
+        """Closes the process's stdin. The process then ends by itself."""
         with self._sending, contextlib.suppress(OSError, ValueError):
             self._stdin.close()
 
     def close(self, seconds: float) -> None:
-        """Close stdin, wait `seconds` at most, kill the process and what it started, and delete temporary files."""
+        """Closes stdin, waits `seconds` at most, kills the process and what it started, and deletes its temporary files."""
         self.close_stdin()
         self.exit_code(seconds)
         if isinstance(self._process, Forked):
@@ -310,14 +310,14 @@ class ChildProcess:
         self._scratch.cleanup()
 
     def exit_text(self) -> str:
-        """Returns as text how the process ended: "was ended by SIGKILL", "ended with exit code 1"."""
+        """Returns how the process ended, as text: "was ended by SIGKILL", "ended with exit code 1"."""
         code = self.exit_code(5.0)
         if code is None:
             return "closed its pipe"
         return f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
 
     def last_lines(self) -> str:
-        """Returns the last lines that the process printed to stderr, as text to be added to a sentence."""
+        """Returns the last lines that the process printed to stderr, as text that can be added to a sentence."""
         self._printer.join(1.0)
         lines = "".join(f"\n  | {line}" for line in self._lines)
         return f"; its last lines:{lines}" if lines else "; it printed nothing"

@@ -11,12 +11,12 @@ What is hidden:
     ${NAME}, where NAME looks like a secret       (KEY, SECRET, TOKEN, PASS, PWD, CRED, AUTH, SAS) from 4 characters on
     any other ${NAME}                             from 8 characters on, as a word of its own, unless it is a number or a date
     variables of the environment, used or not,    from 8 characters on, unless it is a path, a number or a date
-      whose NAME ends as a secret's does,
-      and passwords in URLs that others hold
+      whose NAME ends like a secret's name,
+      and passwords in URLs in other variables
 
-A value is shown as the ${NAME} that it stood for, also where it stands percent-encoded, escaped, or in base64; of one that is
-JSON, the members that have a secret's name are hidden alone too. Shorter values are shown: a text without every "1" would say
-nothing. Every process of Headway's calls `protect` first, which switches all this on.
+A hidden value is shown as ${NAME}, the variable that holds it. It is also recognized percent-encoded, escaped, and in base64. If
+it is JSON, its members with a secret's name are hidden by themselves too. Shorter values are shown: a text without every "1"
+would say nothing. Every process of Headway's calls `protect` first, which switches all this on.
 """
 
 import base64
@@ -71,10 +71,10 @@ _secrets: set[str] = set()
 
 
 def remember(name: str, value: str, *, secret: bool | None = None) -> None:
-    """Hide the value of the environment variable `name` from now on, if it is long enough to be recognized.
+    """Hides the value of the environment variable `name` from now on, if the value is long enough to be recognized.
 
     Args:
-        secret: whether the value is a secret; None: judged by the name.
+        secret: whether the value is a secret; None: the variable's name decides.
     """
     secret = _SECRET_NAME.search(name) is not None if secret is None else secret
     if len(value) < (_SECRET_LENGTH if secret else _LENGTH) or (not secret and _HARMLESS.fullmatch(value)):
@@ -105,7 +105,7 @@ def _remember(name: str, value: str, secret: bool) -> None:
 
 
 def _passwords(value: str) -> Iterator[str]:
-    """Yields the secrets within a value: the password of a URL or of user:password, the keys of a connection string."""
+    """Yields the secrets within a value: the password in a URL or in user:password, and the keys of a connection string."""
     if match := USERINFO.search(value):
         yield match[0][len(match[1]) : -1].partition(":")[2]
     elif re.fullmatch(r"[\w.@-]+:[^/\s]\S*", value):
@@ -115,7 +115,7 @@ def _passwords(value: str) -> Iterator[str]:
 
 
 def _remember_environment() -> None:
-    """Hide the secrets of the environment, whether or not a pipeline names them."""
+    """Hides the secrets among the environment variables, whether or not a pipeline names the variables."""
     for name, value in os.environ.items():
         if len(value) < _LENGTH or _HARMLESS.fullmatch(value):
             continue
@@ -131,8 +131,8 @@ def _remember_environment() -> None:
 
 
 def _is_path(value: str) -> bool:
-    """Returns whether a value is the path of a file, as for a service account's key. A key in base64 may begin with a
-    slash too: the file or its folder has to exist."""
+    """Returns whether a value is a file's path, such as that of a service account's key. The file or its folder has to exist,
+    since a key in base64 may begin with a slash too."""
     with contextlib.suppress(OSError, RuntimeError, ValueError):
         path = Path(value).expanduser()
         below = path.parent != Path(path.anchor) and path.parent.is_dir()
@@ -141,8 +141,8 @@ def _is_path(value: str) -> bool:
 
 
 def _members(value: str) -> list[str]:
-    """Returns the secrets in credentials that are JSON: all texts of a list, and an object's members with a secret's
-    name; [] if the value is not JSON."""
+    """Returns the secrets in a value that is JSON: all texts in a list, and the texts in an object under names that secrets have.
+    Returns [] if the value is not JSON."""
     found: list[str] = []
 
     def look(item: Any, secret: bool) -> None:
@@ -162,11 +162,11 @@ def _members(value: str) -> list[str]:
 
 
 def redact(text: str, *, secrets_only: bool = False) -> str:
-    """Returns `text` with hidden values replaced by ${NAME} or ***.
+    """Returns the text with each hidden value replaced by ${NAME} or ***.
 
     Args:
-        secrets_only: leave the values of variables that are no secrets, such as paths: for answers that programs work
-            with.
+        secrets_only: keep the values of variables that are not secrets, such as paths. This is for answers to programs, which
+            need such values.
     """
     for name, pattern in list(_hidden.items()):
         if secrets_only and name not in _secrets:
@@ -180,7 +180,7 @@ def redact(text: str, *, secrets_only: bool = False) -> str:
 
 
 def redacted(value: Any, *, secrets_only: bool = False) -> Any:
-    """Returns a JSON value with every text redacted, but no key of a dict."""
+    """Returns a JSON value with every text in it redacted. The keys of dicts are not redacted."""
     if isinstance(value, str):
         return redact(value, secrets_only=secrets_only)
     if isinstance(value, dict):
@@ -191,7 +191,7 @@ def redacted(value: Any, *, secrets_only: bool = False) -> Any:
 
 
 def scrub(error: Error) -> Error | RuntimeError:
-    """Redact `error` and its causes in place; returns it, or a RuntimeError if its text cannot be changed."""
+    """Redacts `error` and its causes in place; returns `error`, or a RuntimeError if the text of `error` cannot be changed."""
     seen: set[int] = set()
     behind: list[BaseException | None] = [error]
     while behind:
@@ -209,14 +209,14 @@ def scrub(error: Error) -> Error | RuntimeError:
 
 
 def forget() -> None:
-    """Forget all values to hide, so that only URLs, parameters and headers are redacted from now on; for tests."""
+    """Forgets all values to hide; for tests. From then on, only URLs, parameters and headers are redacted."""
     _hidden.clear()
     _values.clear()
     _secrets.clear()
 
 
 def protect() -> None:
-    """Hide the secrets that stand in the environment now; redact the log records, and what Python prints of an uncaught error."""
+    """Hides the secrets in the present environment. From now on, redacts log records and the tracebacks of uncaught errors."""
     _remember_environment()
     _install()
 
@@ -253,7 +253,7 @@ def _install() -> None:
 
 
 def _clean_traceback(kind: Any, error: BaseException, trace: TracebackType | None, end: str = "\n") -> str | None:
-    """Returns the redacted traceback; None when it contains nothing to hide."""
+    """Returns the traceback as redacted text; None when there is nothing to hide in it."""
     text = "".join(traceback.format_exception(kind, error, trace))
     clean = redact(text)
     return None if clean == text else clean.rstrip("\n") + end

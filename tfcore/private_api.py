@@ -20,7 +20,7 @@ def tape_is_active() -> bool:
 
 
 def watching_variables() -> Any:
-    """Returns a context manager that yields an object with `watched_variables()`: the trainable ones read within."""
+    """Returns a context manager of an object whose `watched_variables()` are the trainable variables read in the block."""
     return _record.VariableWatcher()
 
 
@@ -30,7 +30,7 @@ def traced_for_xla() -> bool:
 
 
 def op_determinism() -> bool:
-    """Returns whether ops give the same bits each time, as `tf.config.experimental.enable_op_determinism` has it."""
+    """Returns whether ops give the same bits each time: whether `tf.config.experimental.enable_op_determinism` is on."""
     return bool(_config.is_op_determinism_enabled())
 
 
@@ -54,8 +54,8 @@ def tf_data_debug_mode() -> Iterator[None]:
 
 
 def python_function_of(token: str) -> Any:
-    """Returns the Python function that a node of tf.py_function or tf.numpy_function calls; KeyError where it is
-    gone."""
+    """Returns the Python function that a node of tf.py_function or tf.numpy_function calls. KeyError: TensorFlow has
+    dropped it."""
     from tensorflow.python.ops import script_ops  # here: only an error's words need it
 
     function = script_ops._py_funcs._funcs[token]
@@ -64,7 +64,7 @@ def python_function_of(token: str) -> Any:
 
 @contextlib.contextmanager
 def seeds_kept() -> Iterator[None]:
-    """Restore at the end of the block what TensorFlow and Keras draw from, as if nothing had set a seed within."""
+    """Restore the seeds and random generators of TensorFlow and Keras after the block, as if nothing had set a seed in it."""
     from keras.src.backend.common import global_state
     from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
     from keras.src.utils.rng_utils import GLOBAL_RANDOM_SEED

@@ -1,4 +1,4 @@
-"""Assertions for a user's own tests: no retrace, signature, same predictions.
+"""Assertions for a user's own tests: that nothing is retraced, that a signature is as expected, that predictions agree.
 
     with assert_no_retrace(step): ...                          # one trace, whatever it is called with in the block
     assert_signature(function, {"x": spec}, {"y": spec})       # what it takes and returns, exactly
@@ -27,9 +27,9 @@ def assert_no_retrace(*functions: Any, allowed: int = 1) -> Iterator[RetraceGuar
     """Raise AssertionError when one of `functions` is traced more than `allowed` times within the block.
 
     Args:
-        functions: tf.functions, or what counts its own `traces` (GraphFunction, Learner).
-        allowed: traces of each function, with those before the block, unless there were more already. With jit a
-            GraphFunction also counts new contexts and shapes, which XLA compiles anew.
+        functions: tf.functions, or objects that count their own `traces` (GraphFunction, Learner).
+        allowed: the most traces of each function, including those before the block; if there were more before, that number.
+            With jit, a GraphFunction also counts new contexts and shapes, for which XLA compiles again.
     """
     guard = RetraceGuard(*functions, allowed=allowed)
     yield guard
@@ -52,10 +52,10 @@ def assert_signature(
         function: a SavedModel's folder, a GraphFunction, a tf.function with an input_signature, or a concrete function.
         inputs: {name: tf.TensorSpec, or (dtype, shape)}; None: not compared.
         outputs: likewise; a single output is called "output", those of a tuple "output_0" and on.
-        signature: of a SavedModel.
+        signature: the name of the signature, if `function` is a SavedModel's folder.
 
     Raises:
-        AssertionError: every tensor that differs, expected and found side by side.
+        AssertionError: lists every tensor that differs, with expected and found side by side.
     """
     concrete = _concrete(function, signature)
     positional, named = concrete.structured_input_signature
@@ -79,13 +79,13 @@ def assert_same_predictions(
     """Raise AssertionError unless `function` predicts `expected` for `rows`.
 
     Args:
-        function: a SavedModel's folder, or what is called with `rows`: a Keras model, a tf.function, a preprocess.
+        function: a SavedModel's folder, or a function of `rows`: a Keras model, a tf.function, a preprocess function.
         rows: {name: tensor or array}, one element per row.
-        expected: the numbers that were predicted elsewhere, [rows, ...]; of several outputs {name: numbers}.
-        bound: of |difference| / max(1, |expected|); 0: the same numbers.
+        expected: the numbers that were predicted elsewhere, [rows, ...]; for several outputs {name: numbers}.
+        bound: the largest |difference| / max(1, |expected|) that passes; 0: only equal numbers pass.
 
     Raises:
-        AssertionError: the worst row, what goes in there, and both values.
+        AssertionError: names the worst row, its inputs and both values.
     """
     tensors = {name: tf.convert_to_tensor(value) for name, value in rows.items()}
     if isinstance(function, str | Path):

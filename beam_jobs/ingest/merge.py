@@ -1,4 +1,4 @@
-"""Merges the ranges of a span in their order: names shards, merges statistics, adds up counts.
+"""Merges the output of a span's ranges, in the order of the ranges: names shards, merges statistics, adds up counts.
 
 result = merge_ranges(request, results, merging)
 """
@@ -18,7 +18,7 @@ from beam_jobs.ingest.range_worker import SHARD, STATISTICS
 from beam_jobs.ingest.request import NOTES, IngestRequest
 from beam_jobs.runners.spans import RangeResult, SpanMerger
 from headway.leakage import key_index
-from headway.records.encode import feature_spec, total
+from headway.records.encode import feature_spec, total_rows
 from headway.schema.columns import Column
 from headway.sources.base import InputFile, Range
 from headway.statistics.split_statistics import merge_all
@@ -27,16 +27,16 @@ from headway.tabular import quarantine
 
 
 def shard_name(split: str, index: int, total: int) -> str:
-    """Returns the file name of a range's shard."""
+    """Returns the file name of a split's shard: `index` is that of its range, `total` the number of ranges in the span."""
     return f"{split}-{index:05d}-of-{total:05d}.tfrecord"
 
 
 def merge_ranges(request: IngestRequest, done: Sequence[RangeResult], merging: SpanMerger) -> dict[str, Any]:
-    """Merge the files of a span's ranges into its output; return the stage's result.
+    """Merge the files of a span's ranges into the output of the span. Returns the result of ingest as JSON values.
 
     Raises:
         DataError: the counts do not add up.
-        OSError: the place cannot be written.
+        OSError: the output cannot be written.
     """
     columns = request.columns()
     if done:
@@ -65,7 +65,7 @@ def merge_ranges(request: IngestRequest, done: Sequence[RangeResult], merging: S
 
 
 def _split(split: str, columns: tuple[Column, ...], done: Sequence[RangeResult], merging: SpanMerger) -> dict[str, Any]:
-    """Name the shards of one split, and merge its statistics; return its part of the stage's result."""
+    """Put a split's shards into the output and merge its statistics. Returns the split's entry in the result of ingest."""
     shards: list[dict[str, Any]] = []
     saved: list[Path] = []
     for each in done:
@@ -80,14 +80,14 @@ def _split(split: str, columns: tuple[Column, ...], done: Sequence[RangeResult],
         shutil.copytree(saved[0], statistics)
     else:
         merge_all(saved, columns, spill=merging.spill).save(statistics)
-    rows = sum(total(shard["rows"]) for shard in shards)
+    rows = sum(total_rows(shard["rows"]) for shard in shards)
     return {"rows": rows, "shards": shards, "statistics": f"statistics/{split}"}
 
 
 def quarantined_rows(
     files: Sequence[InputFile], done: Sequence[RangeResult], merging: SpanMerger
 ) -> Iterator[pa.Table]:
-    """Yields each range's rejected rows, with the file's name and the row's number in the file, from 1."""
+    """Yields a table of each range's rejected rows, with each row's file and its number in that file, from 1."""
     names = file_names(files)
     befores = rows_before([each.piece for each in done], [each.facts["rows"] for each in done])
     for each, before in zip(done, befores, strict=True):
@@ -97,7 +97,7 @@ def quarantined_rows(
 
 
 def rows_in_files(rejected: pa.Table, piece: Range, names: Sequence[str], before: int) -> pa.Table:
-    """Returns a range's rejected rows with their file and numbers in it, from 1; `before` rows precede the range."""
+    """Returns rejected rows with file name and row number in the file, from 1. `before` rows of the file precede the range."""
     if piece.row_per_file:
         files = pa.array([names[piece.file + row] for row in rejected.column("row").to_pylist()], pa.string())
         rows = pa.array([1] * rejected.num_rows, pa.int64())
@@ -108,7 +108,7 @@ def rows_in_files(rejected: pa.Table, piece: Range, names: Sequence[str], before
 
 
 def rows_before(ranges: Sequence[Range], rows: Sequence[int | None]) -> Iterator[Any]:
-    """Yields for each range the number of rows before it in its file; None if an earlier range's number is unknown."""
+    """Yields for each range the number of rows before it in its file; None if an earlier range's rows are unknown."""
     file, before = -1, None
     for piece, count in zip(ranges, rows, strict=True):
         if piece.file != file or piece.row_per_file:
@@ -118,7 +118,7 @@ def rows_before(ranges: Sequence[Range], rows: Sequence[int | None]) -> Iterator
 
 
 def file_names(files: Sequence[InputFile]) -> list[str]:
-    """Returns the paths of files relative to their common folder, so that moving that folder changes no byte of the
+    """Returns the path of each file relative to the folder that all files share. Moving that folder then changes no byte of the
     output."""
     folder = os.path.commonpath([Path(file.path).parent for file in files]) if files else ""
     return [Path(file.path).relative_to(folder).as_posix() for file in files]

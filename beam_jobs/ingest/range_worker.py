@@ -1,4 +1,4 @@
-"""Ingests one range of a span: reads raw rows, writes records, statistics and quarantine. Free of Beam.
+"""Ingests one range of a span's files: reads raw rows, writes records, statistics and rejected rows. Imports no Beam.
 
     facts = ingest_range(request, piece, folder, tick=lambda rows: None)
     facts                    # rows read, filtered, quarantined; rows per record of each split, run-length encoded
@@ -40,16 +40,16 @@ from headway.tabular.splits import RowSplit, SplitCodes, place_hash
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
 """The names of each split's shard and statistics, in `<folder>/<split>/`."""
 _LEAST_ROWS = 512
-"""Rows of a wide table are collected up to this number: the calls for each column cost the same for fewer."""
+"""The number of rows of a wide table to collect before processing, since calls for each column cost the same for fewer rows."""
 Mask = NDArray[np.bool_]
 Places = NDArray[np.int64]
-"""The number within the range, from 0, of each row of a batch."""
+"""For each row of a batch, its number within the range, from 0."""
 
 
 def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
-    """Write a range's shards, statistics and quarantine into `folder`; return its facts as JSON values.
+    """Write a range's output into `folder`. Returns its numbers of rows: all, filtered, quarantined, and those of each record.
 
-    Row numbers in the quarantine count from 0 within the range.
+    Rejected rows are numbered from 0 within the range. `tick` is called after each batch with the number of rows read so far.
 
     Raises:
         DataError, ConfigError: the range cannot be read, its file has changed, or the request does not fit it.
@@ -71,36 +71,36 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
 
 
 class RangeRows:
-    """Counts the rows of a range, and collects the rejected ones by their numbers in the range, from 0."""
+    """Counts the rows of a range, and collects the rejected rows. Rows are numbered within the range, from 0."""
 
     def __init__(self) -> None:
         self.rows = 0
         self._rejected: list[pa.Table] = []
 
     def take_chunk(self, chunk: Chunk) -> tuple[pa.RecordBatch, Places]:
-        """Count a chunk's rows and reject its malformed lines; return its rows and their numbers in the range."""
+        """Count a chunk's rows and reject its malformed lines. Returns the other rows and their numbers in the range."""
         self.rows += chunk.batch.num_rows + len(chunk.malformed)
         for line in chunk.malformed:
             self._rejected.append(quarantine.rejected([line.row], line.column, [line.text], line.reason))
         return chunk.batch, chunk.positions()
 
     def reject(self, table: pa.Table, at: Places) -> None:
-        """Add the rejected rows of a batch; `at` has the number in the range of each row of the batch."""
+        """Add `table`, the rejected rows of a batch. `at` has the number in the range of every row of that batch."""
         if table.num_rows:
             rows = pa.array(at[table.column("row").to_numpy()])
             self._rejected.append(table.set_column(table.schema.get_field_index("row"), "row", rows))
 
     def rejected(self) -> pa.Table:
-        """Returns the rejected rows, in the order of the range."""
+        """Returns all rejected rows, sorted by their number in the range."""
         return pa.concat_tables([quarantine.SCHEMA.empty_table(), *self._rejected]).sort_by("row")
 
     def write_rejected(self, folder: Path) -> int:
-        """Write the rejected rows, if there are any, as the quarantine file of `folder`; return their number."""
+        """Write the rejected rows, if there are any, as the quarantine file of `folder`. Returns the number of rejected rows."""
         return quarantine.write(folder / quarantine.FILE_NAME, [self.rejected()]) if self._rejected else 0
 
 
 class RangeWork(RangeRows):
-    """Takes a range's chunks through filter, coercion, label and split, and writes the output into `folder`."""
+    """Filters, converts, labels and splits the rows of a range, chunk by chunk, and writes the output into `folder`."""
 
     def __init__(self, request: IngestRequest, folder: Path, piece: Range):
         super().__init__()
@@ -112,19 +112,19 @@ class RangeWork(RangeRows):
         self._rows = RowSplit(request.split, request.read, request.row_columns())
         files = request.files[piece.file :] if piece.row_per_file else request.files[piece.file : piece.file + 1]
         self._of_files = np.array(request.file_splits(files), np.int8)
-        """The split of each file of the range, with split.mode: path; else empty."""
+        """For each file of the range, the index of its split if paths name the splits (split.mode: path); else empty."""
         self._notes = KeyIndex(request.split, request.read, request.row_columns(), by_place=request.by_place)
         self._file = (piece.file, piece.row_per_file) if request.by_place else None
 
     def column_types(self, piece: Range) -> dict[str, pa.DataType]:
-        """Returns the target types of the columns to read; omits a column for the split alone that the file lacks."""
+        """Returns the Arrow type in which to read each column. Omits columns that only the split needs if the file lacks them."""
         names = None
         if self._rows.extra and FORMATS[self._request.source.format].named:  # the others give nulls
             names = self._request.open().names(self._request.files[piece.file])
         return self._rows.types(names, raw_types(self._request.read))
 
     def column_names(self, types: Mapping[str, pa.DataType]) -> list[str]:
-        """Returns the names of all columns to read from a range, also of those without a target type in `types`."""
+        """Returns the names of all columns to read from a range, including columns without an entry in `types`."""
         return list(dict.fromkeys([*(column.name for column in self._request.read), *types]))
 
     def add(self, chunk: Chunk) -> None:
@@ -135,7 +135,7 @@ class RangeWork(RangeRows):
             self._take(batch, label, at, missing, chunk)
 
     def _assigned(self, batch: pa.RecordBatch, at: Places, chunk: Chunk) -> SplitCodes:
-        """Returns the splits of the rows of a chunk that passed the filters."""
+        """Returns the splits of `batch`, the rows of `chunk` that passed the filters; `at` has their numbers in the range."""
         if len(self._of_files):
             return SplitCodes(self._of_files[at] if len(self._of_files) > 1 else np.repeat(self._of_files, len(at)))
         rows = None
@@ -148,7 +148,7 @@ class RangeWork(RangeRows):
         return self._rows.assign_splits(batch, chunk.batch, rows, places)
 
     def _take(self, batch: pa.RecordBatch, label: pa.Array, at: Places, unlabelled: Mask | None, chunk: Chunk) -> None:
-        """Write rows that passed the filters, except the `unlabelled` ones, and add them to the key index."""
+        """Write the rows of `batch` and add them to the key index, except the rows that the mask `unlabelled` marks."""
         split = self._assigned(batch, at, chunk)
         if unlabelled is not None:
             split = replace(split, codes=np.where(unlabelled, np.int8(-1), split.codes))
@@ -158,8 +158,8 @@ class RangeWork(RangeRows):
         self._write(batch, unit, label, split.codes)
 
     def _filter(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, Places]:
-        """Returns the rows for which `source.where` holds, and their numbers. It works on the file's types, but text
-        meant as a number is coerced first. A bad value there rejects one row and does not fail the range."""
+        """Returns the rows for which `source.where` holds, and their numbers in the range. The filter sees the file's types, but
+        text is first converted to its column's type. A value that cannot be converted rejects only its own row."""
         if self._where is None or not batch.num_rows:
             return batch, at
         columns = self._request.filter_columns()
@@ -190,10 +190,10 @@ class RangeWork(RangeRows):
         return coerced.batch, at if coerced.fitting_rows is None else at[coerced.fitting_rows]
 
     def _label(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, pa.Array, Places, Mask | None]:
-        """Returns rows, their labels, their numbers in the range, and a mask of rows without a label (None: none).
+        """Returns the rows, their labels, their numbers in the range, and a mask of rows without a label (None: no such rows).
 
-        Rows without a label are usually dropped later, as the rows of a split are gathered. They are dropped here if a
-        column names the split, as they may have it wrong, or if the table is wide.
+        Rows without a label are usually dropped later, when each split's rows are gathered. They are dropped here if the table is
+        wide. They are also dropped here if a column names the split, since its value may be wrong in them.
         """
         config = self._request.label
         with _counted(at):
@@ -247,7 +247,7 @@ class RangeWork(RangeRows):
 
 @contextlib.contextmanager
 def _counted(at: Places) -> Iterator[None]:
-    """Let an Overflow raised in the block name the row's number in the range rather than that in the batch."""
+    """Change the row number of an Overflow raised in the block: from that in the batch to that in the range, which `at` has."""
     try:
         yield
     except Overflow as error:
@@ -256,7 +256,7 @@ def _counted(at: Places) -> Iterator[None]:
 
 
 def _placed(error: Overflow, request: IngestRequest, piece: Range) -> DataError:
-    """Returns the error as a DataError with file and row; reads the file's earlier ranges to count their rows."""
+    """Returns the error as a DataError with file and row number. Earlier ranges of the file are read to count their rows."""
     if error.row is None:
         return DataError(error.problem, where=error.where, fix=error.fix)
     file, row = (request.files[piece.file + error.row].path, 1) if piece.row_per_file else (piece.path, error.row + 1)
@@ -270,7 +270,7 @@ def _placed(error: Overflow, request: IngestRequest, piece: Range) -> DataError:
 
 
 class _Split:
-    """Writes the shard and the statistics of one split."""
+    """Writes the shard and the statistics of one split of a range."""
 
     def __init__(
         self, folder: Path, columns: tuple[Column, ...], record_columns: tuple[Column, ...], rows_per_record: int
@@ -296,7 +296,7 @@ class _Split:
         self._shard.add(batch)
 
     def finish(self) -> list[list[int]]:
-        """Write the rows that wait, and the statistics; return the rows per record, run-length encoded."""
+        """Write the collected rows and the statistics. Returns the rows per record, as pairs [rows, number of such records]."""
         self._take_waiting()
         records = self._shard.finish()
         self._statistics.save(self._folder / STATISTICS)

@@ -1,4 +1,4 @@
-"""The ingest request of one span: plain data that crosses to a worker and into a fingerprint.
+"""The request to ingest one span: plain data that is sent to workers and goes into the fingerprint.
 
 request = IngestRequest(span="2013-01", files=files(source, "2013-01"), source=source,
                         read=schema.columns, stored=("carrier", "distance"),
@@ -28,9 +28,9 @@ VERSION = 16
 """The version of ingest. It is raised whenever ingest writes other bytes for the same request."""
 
 NOTES = "splits"
-"""The name of the key index file, by which the splits are proven free of leakage."""
+"""The name of the file with the key index, from which the splits are later proven free of leakage."""
 UNIT_VERSION = 1
-"""The version of the code that numbers units; only the records of a split with a key have units."""
+"""The version of the code that numbers units. A unit is the rows that a split by key keeps together."""
 
 
 class IngestRequest(Stage[Ingested]):
@@ -43,17 +43,17 @@ class IngestRequest(Stage[Ingested]):
     files: tuple[InputFile, ...]
     source: SourceConfig
     read: tuple[Column, ...]
-    """The columns that are read and coerced: the stored ones, and the ones that the label, the filter and the
-    split need."""
+    """The columns to read and to convert to their types: the stored columns, and the columns that label, filter and split
+    need."""
     stored: tuple[str, ...]
-    """The columns of `read` that go into the shards; the label is added to them."""
+    """The names of the columns in `read` that go into the shards. The shards also get the label."""
     label: LabelConfig
     split: SplitConfig
     hashed: tuple[Column, ...] = ()
-    """The columns that a split without a key hashes, in the types of the files; empty: all that are read, except the
-    label's."""
+    """The columns by whose hash a split without a key divides the rows, in the types of the files. Empty: all columns in `read`
+    that the label is not computed from."""
     by_place: bool = False
-    """Whether a split without a key also hashes a row's file and its number in the file."""
+    """Whether a split without a key also hashes the number of a row's file and the row's number in that file."""
     rows_per_record: int = ROWS_PER_RECORD
 
     @property
@@ -61,23 +61,23 @@ class IngestRequest(Stage[Ingested]):
         return sum(file.bytes for file in self.files)
 
     def open(self) -> Source:
-        """Returns the source of the files; a column that exists only since a later span is null where it is missing."""
+        """Returns the source that reads the files. A column that only later spans have is read as null where a file lacks it."""
         later = [column.name for column in self.read if column.since is not None and self.span < column.since]
         return open_source(self.source, self.files, later, self.read)
 
     def ranges(self) -> list[Range]:
-        """Returns the ranges of the files; whole files if rows are split by their place in the file."""
+        """Returns the ranges of the files that workers ingest. With `by_place` a range is a whole file."""
         ranges = open_source(self.source).ranges(self.files)
         return whole_files(ranges) if self.by_place else ranges
 
     def columns(self) -> tuple[Column, ...]:
-        """Returns the columns of the shards: the stored ones, and the label last."""
+        """Returns the columns that the shards hold: the stored columns, then the label."""
         stored = frozenset(self.stored)
         return (*(column for column in self.read if column.name in stored), self.label.stored(self.read))
 
     @property
     def unit(self) -> bool:
-        """Whether records have each row's unit: with a split by key, unless that is the stored group column alone."""
+        """Whether records store which rows a split by key keeps together. Not if the key is the stored group column alone."""
         return bool(self.split.key) and self.split.key != (named_for(self.columns(), "group"),)
 
     def keys(self) -> frozenset[str]:
@@ -86,7 +86,7 @@ class IngestRequest(Stage[Ingested]):
         return of_role.union(self.split.key)
 
     def record_columns(self) -> tuple[Column, ...]:
-        """Returns the columns of the shards' records: `columns`, then the column of each row's unit if `unit`."""
+        """Returns the columns that records hold: `columns()`, then the column with each row's unit if `unit` is true."""
         return (*self.columns(), UNIT_COLUMN) if self.unit else self.columns()
 
     def row_columns(self) -> tuple[Column, ...]:
@@ -97,7 +97,7 @@ class IngestRequest(Stage[Ingested]):
         return self.hashed or tuple(c for c in self.read if c.name not in label) or self.read
 
     def file_splits(self, files: Sequence[InputFile]) -> list[int]:
-        """Returns the index in `SPLITS` of each file's split, with split.mode: path; else an empty list.
+        """Returns for each file the index in `SPLITS` of its split, if paths name the splits (split.mode: path). Else returns [].
 
         Raises:
             DataError: a path names a split that split.values does not have.
@@ -108,7 +108,7 @@ class IngestRequest(Stage[Ingested]):
         return [split_code(self.split, name, where=file.path) for name, file in zip(names, files, strict=True)]
 
     def _folders(self, path: str) -> dict[str, Any]:
-        """Returns the values that the names of a file's folders give its rows: its checksum does not cover them."""
+        """Returns the values that a file's folder names give its rows. The file's checksum does not cover them."""
         folders = {} if self.source.format == "images" else folder_columns(self.source.path, path)
         return {"folders": folders} if folders else {}
 
@@ -118,11 +118,11 @@ class IngestRequest(Stage[Ingested]):
         return tuple(column for column in self.read if column.name in names)
 
     def check(self) -> None:
-        """Raise a ConfigError if a column that the config uses is not read, or a stored one has the label's name."""
+        """Raise a ConfigError if the config uses a column that is not read, or if a stored column has the label's name."""
         names = [column.name for column in self.read]
         looks = {"columns": frozenset(self.stored), "label": self.label.columns()}
         for name in sorted(self.split.columns()):
-            looks[self.split.named_by(name)] = looks.get(self.split.named_by(name), frozenset()) | {name}
+            looks[self.split.setting_of(name)] = looks.get(self.split.setting_of(name), frozenset()) | {name}
         if self.source.where is not None:
             looks["source.where"] = parse(self.source.where).columns
         for what, columns in looks.items():
@@ -136,8 +136,8 @@ class IngestRequest(Stage[Ingested]):
             )
 
     def key(self) -> dict[str, Any]:
-        """Returns the values that the output depends on: checksums, not paths, and the parts of configs that ingest
-        reads."""
+        """Returns the values that the output depends on: the checksums of the files but not their paths, and the settings that
+        ingest uses."""
         hashed = {c.name: f"{c.type}{list(c.shape) or ''}" for c in self.row_columns()}
         splits = self.file_splits(self.files)
         return {

@@ -5,7 +5,7 @@
 
 `out` then holds `train-00003-of-00012.tfrecord` (one shard for each range and split, empty ones omitted),
 `statistics/<split>/` and, when rows were rejected, `quarantine.parquet`. All of it is a function of the files and the
-request, whatever the runner and the number of its workers. Beam is imported to run.
+request, whatever the runner and the number of its workers. Beam is imported when a job runs.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = ["VERSION", "IngestJob", "ingest", "ingest_many"]
 
 @dataclass(frozen=True)
 class IngestJob(SpanJob):
-    """The ingest of one span."""
+    """The ingest of one span, as a job for the runner's workers."""
 
     request: IngestRequest
     fingerprint: str | None = None
-    """The fingerprint of the request; None: ranges that a killed job left are made anew."""
+    """The request's fingerprint, by which ranges that a killed job had finished are reused. None: no range is reused."""
 
     def cut(self) -> list[Range]:
         return self.request.ranges()
@@ -66,10 +66,10 @@ def ingest(
     """Ingest one span into the folder `out`.
 
     Returns:
-        JSON values: span, feature_spec (what parses a record with stock tf.io), columns, unit (whether records have
-        the unit of each row: the rows that a split by key keeps together), splits (rows, shards with the row counts of
-        their records as `headway.records.encode.packed` returns them, statistics), counts (read = written + quarantined
-        + filtered).
+        A dict of JSON values: span; feature_spec, with which stock tf.io parses a record; columns; unit, whether records
+        store each row's unit (the rows that a split by key keeps together); splits, each with rows, statistics and shards;
+        counts, where read = written + quarantined + filtered. A shard's "rows" are the row counts of its records, as
+        `headway.records.encode.packed` returns them.
 
     Raises:
         ConfigError: the request does not fit the files, or the runner is not usable.
@@ -93,7 +93,7 @@ def ingest_many(
     """Ingest several spans in one pipeline; each span's folder in `outs` gets the same bytes as from `ingest`.
 
     Args:
-        places: folders of a bucket that get the files in place of `outs`.
+        places: the output folders, if they are in a bucket; None: the output folders are `outs`.
 
     Returns:
         For each span what `ingest` returns, and under "files" the path, bytes and crc32c of each file.

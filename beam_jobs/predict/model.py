@@ -1,4 +1,4 @@
-"""The model of a prediction on a worker's machine; a worker without it downloads it from its bucket.
+"""Finds the model of a prediction on a worker's machine. A worker that lacks the model downloads it from a bucket.
 
 digest = model_digest(folder)
 local_model(folder, "s3://team/store/models/flights/3/…/saved_model", digest)      # a folder with these bytes
@@ -18,11 +18,11 @@ from headway.storage.objects import in_parallel
 
 _FETCHING = threading.Lock()
 _FETCHED: dict[str, Scratch] = {}
-"""The folder of each model by its digest; the folder is removed with this process."""
+"""The temporary folder of each downloaded model, by the model's digest. The folder is deleted when this process ends."""
 
 
 def model_digest(folder: Path) -> str:
-    """Returns the digest of all bytes of a SavedModel."""
+    """Returns the digest of a SavedModel: of the paths and the bytes of all its files."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return fingerprint({path.relative_to(folder).as_posix(): checksum(path) for path in paths})
 
@@ -34,11 +34,11 @@ def fetch_model(url: str, folder: Path) -> None:
 
 
 def local_model(folder: str, url: str | None, digest: str) -> str:
-    """Returns the folder of a model on this machine: the driver's folder, or a temporary one, into which this process
-    downloads the model once.
+    """Returns a folder on this machine that holds the model. That is `folder` if it exists here or `url` is None. Else it is a
+    temporary folder, into which this process downloads the model once.
 
     Args:
-        url: where its files are in a bucket; None: they are only on the driver's disk, which workers share.
+        url: the model's folder in a bucket; None: the model is only in `folder`, on a disk that workers and driver share.
 
     Raises:
         StoreError: the files in the bucket have another digest.

@@ -3,8 +3,8 @@
     with PartWriter(folder / "part.jsonl", "jsonl", "data/2013-05.csv") as part:
         part.write(batch)
 
-JSON lines are put together column by column in Arrow, no row is a Python object. JSON has no NaN and no infinity: they are
-written as null there; Parquet keeps them.
+JSON lines are put together column by column in Arrow, without a Python object for each row. JSON has no NaN and no infinity:
+JSON lines have null in their place. Parquet keeps them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Format = Literal["parquet", "jsonl"]
 
 
 class PartWriter(contextlib.AbstractContextManager["PartWriter"]):
-    """Writes one part file, which is created with the first batch and has its types.
+    """Writes one part file of the output. The first batch creates the file and fixes the types of its columns.
 
     Args:
-        source: the file that the rows come from, for messages.
+        source: the input file that the rows come from, named in error messages.
     """
 
     def __init__(self, path: Path, format: Format, source: str):
@@ -93,7 +93,7 @@ def json_lines(batch: pa.RecordBatch) -> memoryview:
 
 
 def _json(array: pa.Array) -> pa.Array:
-    """Returns the JSON text of each value."""
+    """Returns the JSON text of each value of an array."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         text = pc.take(_json(array.dictionary), array.indices)
@@ -120,7 +120,7 @@ def _json_lists(array: pa.Array) -> pa.Array:
 
 
 def _from_zero(lists: pa.Array) -> pa.Array:
-    """Returns the offsets of the lists in their flattened values. They begin at 0 for a slice too, and a null counts as
-    an empty list."""
+    """Returns the offsets at which the lists begin in their flattened values, then the end. The first offset is 0, for a slice
+    too. A null counts as an empty list."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int32())
     return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])

@@ -1,11 +1,11 @@
-"""Predicts one range of the input: reads raw rows, writes them with predictions. Free of Beam.
+"""Predicts one range, a piece of the input files: reads raw rows, writes them with predictions. Imports no Beam.
 
     facts = predict_range(request, piece, folder, tick=lambda rows: None)
     facts                # rows read, predicted, quarantined; the part's name
 
-A row is coerced as for training, and written with its prediction, its file and `source_row`, its number in the file
-from 1. Rows that cannot be coerced go to the quarantine. No label is read. A range that begins within a text file
-cannot know how many rows precede it: it counts from 1, its facts have "first_row": null, and merging corrects that.
+A row is converted to the types that the model was trained on. It is written with its prediction, its file and `source_row`,
+its number in the file from 1. Rows that cannot be converted go to the quarantine. No label is read. A range that begins within
+a text file cannot know how many rows precede it. Such a range counts from 1 and returns "first_row": null; a merge corrects it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from headway.tabular.coerce import coerce, converted, raw_types
 from headway.tabular.list_arrays import decoded
 
 Model = Callable[[pa.RecordBatch], pa.RecordBatch]
-"""A model as a function: from coerced raw columns to predictions, a row for each row."""
+"""A model as a function: takes a batch of raw columns, and returns a batch with one prediction for each row."""
 
 
 def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
-    """Write a range's predictions and quarantine into `folder`; return its facts as JSON values.
+    """Write a range's predictions and rejected rows into `folder`. Returns row counts and the part's name, as JSON values.
 
     Raises:
         DataError: the range cannot be read, its file has changed, or a passthrough column cannot be written.
@@ -61,15 +61,15 @@ def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tic
 @dataclass(frozen=True)
 class ScoredRows:
     batch: pa.RecordBatch
-    """The copied columns and the predictions of the rows that fit."""
+    """The copied columns and the predictions of the rows that fit the model's columns."""
     fitting_rows: NDArray[np.int64] | None
-    """The rows that fit, by their place in the batch that was scored; None: all of them."""
+    """The positions of the rows that fit, in the batch that was scored; None: all rows fit."""
     rejected: pa.Table
-    """The rejected rows as a table of `headway.tabular.quarantine`, counted within the batch."""
+    """The rows that do not fit, as a table of `headway.tabular.quarantine`; `row` is the position in the batch."""
 
 
 class Scorer:
-    """Scores batches of raw columns by the request's model, which a process loads once.
+    """Predicts batches of raw rows with the request's model. A process loads the model only once.
 
     Raises:
         StoreError: the model cannot be loaded.
@@ -85,7 +85,7 @@ class Scorer:
         """Predict the rows of a batch that fit the model's columns.
 
         Args:
-            where: the place that errors name, such as a file.
+            where: the origin of the batch that errors name, such as a file.
 
         Raises:
             DataError: a column is missing or can never have its type, or a passthrough column cannot be written.
@@ -116,7 +116,7 @@ class Scorer:
 
 
 class RangeScorer(RangeRows):
-    """Scores the rows of one range, and adds the file and the row number that each comes from."""
+    """Predicts the rows of one range, and adds the name of each row's file and the row's number in that file."""
 
     def __init__(self, request: PredictRequest, piece: Range):
         super().__init__()
@@ -126,7 +126,7 @@ class RangeScorer(RangeRows):
         self._request, self._piece, self._names, self._scorer = request, piece, request.names, Scorer(request)
 
     def batches(self, tick: Tick = lambda rows: None) -> Iterator[pa.RecordBatch]:
-        """Read the range; yields for each chunk the rows that fit, with their predictions, then calls `tick`.
+        """Reads the range. Yields for each chunk the rows that fit the model, with their predictions, then calls `tick`.
 
         Raises:
             DataError: the range cannot be read, its file has changed, or a passthrough column cannot be written.
@@ -138,7 +138,7 @@ class RangeScorer(RangeRows):
             tick(self.rows)
 
     def _table(self, chunk: Chunk) -> pa.RecordBatch:
-        """Returns the chunk's rows that fit, with their predictions."""
+        """Returns the chunk's rows that fit the model, with their file, row number and predictions."""
         batch, at = self.take_chunk(chunk)
         scored = self._scorer.score(batch, self._piece.path)
         self.reject(scored.rejected, at)
@@ -148,7 +148,7 @@ class RangeScorer(RangeRows):
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _source(self, at: NDArray[np.int64]) -> Iterator[tuple[str, pa.Array]]:
-        """Yields the columns `source_file` and `source_row`; in a range of whole files each row is a file."""
+        """Yields `source_file` and `source_row` as (name, values). If each row is a file of its own, its number is 1."""
         piece = self._piece
         if piece.row_per_file:
             yield FILE, pa.array(self._names, pa.string()).take(pa.array(at + piece.file))
@@ -159,7 +159,7 @@ class RangeScorer(RangeRows):
 
 
 def _readable(array: pa.Array, name: str, path: str) -> pa.Array:
-    """Returns a column in a form that any reader takes: no dictionaries, and bytes as text."""
+    """Returns a column in types that any reader takes: no dictionaries, text in place of bytes (UTF-8, else a DataError)."""
     array = decoded(array)
     if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
         try:

@@ -1,4 +1,4 @@
-"""The request of a batch prediction: plain data that crosses to a worker.
+"""The request for a batch prediction: plain data that is sent to workers.
 
 request = PredictRequest(files=files(source, ONE_SPAN), source=source, columns=model.columns, model=folder,
                          digest=digest, loader="tfcore.export.predictor:load", passthrough=(CopiedColumn(name="id"),))
@@ -31,7 +31,7 @@ class CopiedColumn(Frozen):
 
     name: str
     column: Column | None = None
-    """The schema column to whose type it is converted, a number to a double; None: it keeps the file's type."""
+    """The schema's column whose type the copy gets (float64 for float32); None: the copy keeps the type in the file."""
 
 
 class PredictRequest(Frozen):
@@ -44,31 +44,31 @@ class PredictRequest(Frozen):
     model: str
     """The folder of the SavedModel."""
     model_url: str | None = None
-    """The address from which workers on other machines download the model; None: they have the folder too."""
+    """The model's folder in a bucket, from which workers on other machines download it; None: they all see `model`."""
     digest: str
     """The digest of the model's bytes."""
     loader: str
-    """The function `module:function` that, called with (model, digest), returns the model as a `range_scorer.Model`."""
+    """A function, as `module:function`. Called with (model, digest), it returns the model as a `range_scorer.Model`."""
     passthrough: tuple[CopiedColumn, ...] = ()
     write: Literal["parquet", "jsonl"] = "parquet"
     span: str = "predict"
     """The name of the input in messages."""
 
     def columns_to_coerce(self) -> tuple[Column, ...]:
-        """Returns the columns to coerce: the model's, then the copied ones that have a type of their own."""
+        """Returns the columns to convert: the model's columns, then the other copied columns that have a schema column."""
         model_columns = {column.name for column in self.columns}
         extra = [p.column.in_float64 for p in self.passthrough if p.column is not None and p.name not in model_columns]
         return (*self.columns, *extra)
 
     def columns_to_read(self) -> list[str]:
-        """Returns the names of the columns to read: the model's and the copied ones."""
+        """Returns the names of the columns to read: first the model's columns, then the copied columns."""
         return list(dict.fromkeys([*(c.name for c in self.columns), *(p.name for p in self.passthrough)]))
 
     def check(self) -> None:
-        """Check that every file has the columns, and that no copied column has a name of the output's own.
+        """Check that every file has the columns, and that no copied column is called like a column that the output adds.
 
         Raises:
-            ConfigError: a file lacks a passthrough column, or one has a name that the output uses.
+            ConfigError: a file lacks a copied column, or a copied column has a name that the output uses.
             DataError: a file lacks one of the model's columns.
         """
         for passed in self.passthrough:
@@ -88,7 +88,7 @@ class PredictRequest(Frozen):
                     raise ConfigError(problem, where="--columns", fix=suggest(passed.name, names))
 
     def config(self) -> dict[str, Any]:
-        """Returns the settings that every range's output depends on, besides its rows."""
+        """Returns the settings that the output of every range depends on."""
         source = {key: value for key, value in self.source.at_ingest().items() if key != "where"}
         return {
             "stage": "predict",
@@ -106,7 +106,7 @@ class PredictRequest(Frozen):
         return fingerprint({"config": self._digest, "files": files})
 
     def key(self, piece: Range) -> str:
-        """Returns the digest of all that one range's output depends on: the config and the range's own files."""
+        """Returns the digest of all that one range's output depends on: the settings, the range's bounds, and its files."""
         last = piece.file + (piece.end - piece.start if piece.row_per_file else 1)
         files = [[self.names[i], self.files[i].crc32c] for i in range(piece.file, last)]
         where = [piece.index, piece.file, piece.start, piece.end, piece.facts.get("labels")]
@@ -114,7 +114,7 @@ class PredictRequest(Frozen):
 
     @cached_property
     def names(self) -> list[str]:
-        """The name of each file in the output."""
+        """The name of each input file, as the output's column `source_file` has it."""
         return file_names(self.files)
 
     @cached_property

@@ -8,8 +8,8 @@ their names' order is the input's order), `quarantine.parquet` when rows were re
 without it there is no output. All of it is a function of the files and the request, whatever the runner and the number of its
 workers.
 
-Finished ranges stay in `out/.ranges` until then. A call after a crash reuses those with the same key (input, model and
-config) and runs only the others; a call on a complete output does nothing.
+Until `predictions.json` is written, finished ranges stay in `out/.ranges`. A call after a crash reuses the ranges with the same
+key (input, model and settings), and runs only the others. A call on a complete output does nothing.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ FORMAT = 1
 _LOCK = "locks/predict.json"
 _OURS = re.compile(r"part-\d+-of-\d+\.(parquet|jsonl)|" + re.escape(quarantine.FILE_NAME))
 _PROBE = re.compile(r"\.(probe|clock)-[0-9a-f]+")
-"""The name of the object that a check of a bucket puts there for a moment; a process that is killed leaves it."""
+"""The name of the object that a check of a bucket writes and deletes. A process killed in between leaves the object."""
 _PROBE_SECONDS = 3600.0
 
 
 @dataclasses.dataclass(frozen=True)
 class PredictJob(SpanJob):
-    """The prediction of the files of a request."""
+    """The prediction of a request's files, as a job for the runner's workers."""
 
     request: PredictRequest
     max_quarantined: float = 0.01
     fresh = False
 
     def cut(self) -> list[Range]:
-        return with_rows(open_source(self.request.source).ranges(self.request.files))
+        return with_first_rows(open_source(self.request.source).ranges(self.request.files))
 
     def key(self, piece: Range) -> str:
         return self.request.key(piece)
@@ -81,7 +81,7 @@ class PredictJob(SpanJob):
         return {} if part is None else {part: f"part-{piece.index:05d}-of-{total:05d}.{self.request.write}"}
 
     def finish(self, done: Sequence[RangeResult], merging: SpanMerger) -> tuple[dict[str, Any], list[FileEntry]]:
-        """Write the parts, with corrected row numbers, and the quarantine; return the manifest."""
+        """Write the quarantine, and the parts with corrected row numbers. Returns the manifest, and no entries of files."""
         counts = {name: sum(each.facts[name] for each in done) for name in ("rows", "predicted", "quarantined")}
         counts["read"] = counts.pop("rows")
         Counts(read=counts["read"], written=counts["predicted"], quarantined=counts["quarantined"], filtered=0)
@@ -118,7 +118,7 @@ class PredictJob(SpanJob):
         return result, []
 
     def _clear(self) -> None:
-        """Delete an earlier call's output, its manifest first, and old probe objects of a bucket."""
+        """Delete an earlier call's output, its manifest first. Also deletes old objects that checks of a bucket left."""
         objects = self.place.objects
         objects.delete([MANIFEST])
         old = (time.time() - _PROBE_SECONDS) * 1e9
@@ -140,8 +140,8 @@ def predict(
     """Predict every row of the request's files.
 
     Returns:
-        What predictions.json holds (JSON values: counts, parts with their rows, bytes and crc32c), "cached": whether an
-        earlier call had written it, and "kept": how many ranges an earlier call had finished; 0 if it is cached.
+        What predictions.json holds: JSON values such as counts, and parts with their rows, bytes and crc32c. Besides, "cached":
+        whether an earlier call wrote that file; "kept": how many ranges an earlier call had finished, 0 if cached.
 
     Raises:
         ConfigError: a column to pass through does not exist.
@@ -172,9 +172,9 @@ def predict(
 
 @contextlib.contextmanager
 def _alone(place: FolderPlace | BucketPlace) -> Iterator[Callable[[], None]]:
-    """Lock the place against other predictions; yields a function that raises if the lock was lost meanwhile.
+    """Lock the output folder against other predictions. Yields a function that raises if the lock has been lost since.
 
-    In a bucket the lock is an object with a lease. The lock of a folder ends with its process and leaves no file.
+    In a bucket the lock is an object with a lease. In a folder the lock ends with its process and leaves no file.
     """
     problem, fix = "another prediction into this folder is going on", "wait for it to end, or name another folder"
     if isinstance(place, BucketPlace):
@@ -203,7 +203,7 @@ def _alone(place: FolderPlace | BucketPlace) -> Iterator[Callable[[], None]]:
 
 
 def _refuse_foreign(place: FolderPlace | BucketPlace) -> None:
-    """Raise a StoreError if the folder has files, but none that a prediction writes."""
+    """Raise a StoreError if the folder holds files, but none that a prediction writes."""
     if isinstance(place, FolderPlace) and place.root.exists() and not place.root.is_dir():
         raise StoreError("is a file", where=place.url, fix="name a folder that is empty or does not exist")
     place.objects.check()
@@ -213,8 +213,8 @@ def _refuse_foreign(place: FolderPlace | BucketPlace) -> None:
         raise StoreError(problem, where=place.url, fix="name a folder that is empty or does not exist")
 
 
-def with_rows(ranges: Sequence[Range]) -> list[Range]:
-    """Returns the ranges with a fact `first_row`, the rows of the file before the range, if the source knows them."""
+def with_first_rows(ranges: Sequence[Range]) -> list[Range]:
+    """Returns the ranges. Each gets the fact `first_row`, the number of rows before it in its file, if the source knows that."""
     first_rows = rows_before(ranges, [piece.facts.get("rows") for piece in ranges])
     return [
         piece if first is None else dataclasses.replace(piece, facts={**piece.facts, "first_row": first})
@@ -227,7 +227,7 @@ def _about(made: FileEntry) -> dict[str, Any]:
 
 
 def _renumbered(source: Path, path: Path, request: PredictRequest, offset: int) -> None:
-    """Write a part anew to `path`, with `offset` added to its row numbers."""
+    """Copy the part file `source` to `path`, in the request's format, with `offset` added to the row numbers."""
     with pq.ParquetFile(source) as file, PartWriter(path, request.write, str(source)) as part:
         part.write(pa.RecordBatch.from_pylist([], file.schema_arrow))  # a part without rows is a file, too
         for batch in file.iter_batches():
@@ -236,7 +236,7 @@ def _renumbered(source: Path, path: Path, request: PredictRequest, offset: int) 
 
 
 def _bounded(counts: Mapping[str, int], bound: float, rejected: str) -> None:
-    """Raise a DataError if more than the share `bound` of the rows read was rejected; `rejected` is their file."""
+    """Raise a DataError if more than the share `bound` of the rows read was rejected. `rejected` names the file of these rows."""
     if counts["quarantined"] > bound * counts["read"]:
         share = counts["quarantined"] / counts["read"]
         with open_file(rejected) as file:
@@ -256,7 +256,7 @@ def _bounded(counts: Mapping[str, int], bound: float, rejected: str) -> None:
 
 
 def _finished(place: FolderPlace | BucketPlace, key: str) -> dict[str, Any] | None:
-    """Returns an earlier call's manifest if it has this key and its files have the right sizes; else None."""
+    """Returns an earlier call's manifest if it has this key and all files it lists are there, with the right sizes; else None."""
     try:
         done = json.loads(place.objects.read(MANIFEST) or b"")
         files = [*done["parts"], *([done["quarantine"]] if "quarantine" in done else [])]

@@ -23,7 +23,7 @@ _SILENCING = threading.Lock()
 
 
 def begin_import() -> None:
-    """Start importing Beam in a thread, ahead of a job that needs it; an import that fails says nothing here."""
+    """Start importing Beam in a thread, before a job needs it. A failure is ignored here: the job's own import fails, too."""
 
     def load() -> None:
         with contextlib.suppress(Exception):  # the import of whoever needs it fails, too
@@ -53,8 +53,8 @@ def load_beam() -> Any:
 
 
 def _suit_notebooks(beam: Any) -> None:
-    """Switch off the labels that Beam 2.77 gives transforms in a notebook, if the module for them cannot be imported,
-    as with pandas 3. Otherwise no pipeline could be made."""
+    """In a notebook, switch off the labels that Beam 2.77 gives transforms, if the module that makes them cannot be imported, as
+    with pandas 3. Otherwise no pipeline could be built."""
     if "IPython" not in sys.modules:
         return
     try:
@@ -64,15 +64,15 @@ def _suit_notebooks(beam: Any) -> None:
 
 
 _jobs = 0
-"""The number of blocks that keep Beam silent at the moment."""
+"""The number of `silenced` blocks that are running now."""
 _levels: dict[str, int] = {}
 _silent = logging.NullHandler()
 
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Let Beam log only critical errors while the block runs: the caller gets failures as exceptions. Of blocks in
-    several threads, the last one to end lets Beam log again."""
+    """Let Beam log only critical errors while the block runs; the caller gets failures as exceptions. If several threads run such
+    blocks, Beam logs again once the last block has ended."""
     global _jobs
     root = logging.getLogger()
     with _SILENCING:

@@ -3,8 +3,8 @@
     runner: direct                                                  # threads of this process, one per core
     runner: {name: flink, options: {job_endpoint: "jobs:8099"}}     # any runner that Beam knows, with its own options
 
-`direct` is Beam's in-process runner, named outright as FnApiRunner: asked for a DirectRunner, Beam first tries to download
-another one.
+`direct` is Beam's in-process runner. Beam gets its class name, FnApiRunner: asked for a DirectRunner, Beam first tries to
+download another runner.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RunnerConfig(Frozen):
         return self
 
     def threads(self) -> int:
-        """Returns the number of workers of the direct runner."""
+        """Returns the number of threads of the direct runner: `workers`, or one per core."""
         return self.workers or cores()
 
 

@@ -1,4 +1,4 @@
-"""Runs spans on the configured runner, as one job: progress, errors, stops.
+"""Runs spans as one Beam job on the configured runner: reports progress, raises errors, stops the job.
 
 results = run_spans([IngestJob(request, "s3://team/out")], monitor, RunnerConfig())
 """
@@ -19,17 +19,17 @@ from headway.storage.objects import in_parallel
 
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 30.0
-"""The seconds that a stop waits for running ranges to end. They check for a stop after every batch."""
+"""The seconds that a stop waits for running ranges to end. A range checks after every batch whether it is to stop."""
 _BEGIN_SECONDS = (60.0, 600.0)
-"""The seconds without a worker after which a message says so, and after which the job fails. Beam itself would wait
-for ever."""
+"""If no worker has started after the first number of seconds, a message says so. After the second number the job fails. Beam
+itself would wait for ever."""
 
 
 def run_spans(jobs: Sequence[SpanJob], monitor: Monitor, config: RunnerConfig) -> list[Outcome]:
-    """Run the jobs and return their outcomes. Finished ranges stay in their places, except those of `fresh` jobs.
+    """Run the jobs and return their outcomes. At the end, the finished ranges of `fresh` jobs are deleted; others stay for reuse.
 
     Raises:
-        HeadwayError: a span failed with it, or the runner failed.
+        HeadwayError: a span failed, or the runner failed.
         Cancelled: the monitor asked to stop.
     """
     try:
@@ -55,7 +55,7 @@ def run_spans(jobs: Sequence[SpanJob], monitor: Monitor, config: RunnerConfig) -
 
 
 def _run(jobs: Sequence[SpanJob], watch: Watch, monitor: Monitor, config: RunnerConfig) -> None:
-    """Run the pipeline in a thread, and report progress from this one, which Ctrl-C or the monitor can stop."""
+    """Run the pipeline in a thread. This one reports progress, and stops the job on Ctrl-C or if the monitor is cancelled."""
     from beam_jobs.runners import pipeline  # imports Beam
 
     def work() -> None:

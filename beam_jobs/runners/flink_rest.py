@@ -1,4 +1,4 @@
-"""Cancels a job at Flink itself: Beam's job server says that it is cancelled, but lets it run on (2.62, Flink 1.19).
+"""Cancels a job at Flink itself. Beam's job server only says that it cancelled the job, which runs on (2.62, Flink 1.19).
 
 name = "headway-0f3c"                                   # given to the job as job_name, to find it by
 cancel("flink:8081", name)
@@ -15,16 +15,16 @@ _LOCAL = ("[local]", "[auto]")
 _ENDED = ("FINISHED", "CANCELED", "FAILED")
 _ANSWER_SECONDS = 10.0
 _SECONDS = 30.0
-"""The seconds that a new job may take to be listed, and a busy Flink to answer."""
+"""The seconds within which Flink must list a new job, and a busy Flink must answer."""
 
 
 def has_rest(master: object) -> bool:
-    """Returns whether `flink_master` is the address of a cluster; a mini cluster inside a job server has none."""
+    """Returns whether `master`, Flink's address, is that of a cluster. A mini cluster inside a job server has none."""
     return bool(master) and str(master).strip() not in _LOCAL
 
 
 def cancel(master: str, name: str) -> bool:
-    """Ask Flink to cancel the jobs of a name, waiting for one to be listed; return whether there was one.
+    """Ask Flink to cancel all jobs of this name, and wait until Flink lists one. Returns whether Flink listed one in time.
 
     Raises:
         OSError: Flink does not answer.
@@ -47,7 +47,7 @@ def cancel(master: str, name: str) -> bool:
 
 
 def call_rest(master: str, path: str, method: str = "GET") -> Any:
-    """Returns the answer of Flink's REST interface as JSON values; raises an OSError if there is none, or a refusal."""
+    """Returns the answer of Flink's REST interface as JSON values; an OSError if Flink does not answer, or refuses."""
     base = master.strip().rstrip("/")
     base = base if "://" in base else f"http://{base}"
     request = urllib.request.Request(f"{base}/{path}", method=method)

@@ -24,7 +24,7 @@ from beam_jobs.runners import flink_rest
 from beam_jobs.runners.beam_import import load_beam, silenced
 from beam_jobs.runners.config import JOB_SERVERS, RunnerConfig, make_pipeline
 from beam_jobs.runners.place import as_store_errors
-from beam_jobs.runners.spans import Failure, Outcome, SpanJob, Stopped, finish, run_range
+from beam_jobs.runners.spans import Failure, Outcome, SpanJob, Stopped, finish_span, run_range
 from beam_jobs.runners.watch import Watch
 from headway.errors import ConfigError, HeadwayError
 from headway.process import mark_own_process
@@ -41,14 +41,14 @@ _PROCESS = uuid.uuid4().hex
 _NAMESPACE, _ROWS = "headway", "rows"
 _FAILED = "failed"
 _SERVER_SECONDS = 60.0
-"""The seconds in which a job server must be reached. Beam's own `job_server_timeout` is 300, and also ends the streams
-of a job."""
+"""The seconds within which a job server must be reached. Beam's own option `job_server_timeout` is 300 by default, and also ends
+the streams of a running job."""
 _LOOK_SECONDS = 0.1
-"""The seconds between two checks whether a job that waits for its server was stopped."""
+"""A job that waits for its server checks at this interval, in seconds, whether it was stopped."""
 _LACKS = re.compile(r"No module named '(headway|beam_jobs|tfcore)\b[^']*'")
 _WHOLE = -1
-"""The index that stands for the span as a whole in place of a range's. Elements are ((index of the span, index of the
-range), value)."""
+"""The index of a range that stands for the whole span. The pipeline's elements are ((index of the span, index of the range),
+value)."""
 Result = TypeVar("Result")
 
 
@@ -57,7 +57,7 @@ def _versions() -> str:
 
 
 class _SpanFn(beam.DoFn):
-    """Base class of the DoFns: has the jobs of the spans, and hands errors to a driver in the same process."""
+    """Base class of the DoFns: holds the jobs of all spans, and hands errors to the driver if that is in the same process."""
 
     def __init__(self, jobs: Sequence[SpanJob], name: str):
         self._jobs, self._name = tuple(jobs), name
@@ -73,13 +73,13 @@ class _SpanFn(beam.DoFn):
             mark_own_process()
 
     def _stopped(self) -> bool:
-        """Returns whether the job was stopped, or its driver, which ran in this process, has ended."""
+        """Returns whether the job was stopped. In the driver's own process also true once the driver has ended."""
         watch = self.watch
         return watch.stopping.is_set() if watch is not None else bool(self._name) and self._process == _PROCESS
 
     def process(self, element: Any) -> Iterable[Any]:
-        """Process an element; a HeadwayError is yielded as a Failure. If the driver runs in this process, its
-        `watch` gets every error too, and stops the job."""
+        """Process an element ((span, index of the range), value). A HeadwayError is yielded as a Failure; other errors are
+        raised. If the driver is in this process, `watch` also gets the error and stops the job."""
         (span, index), watch = element[0], self.watch
         # a span with a failure ends all the same: it tells the one of the lowest range
         if self._stopped() and not any(isinstance(each, Failure) for each in element[1] or ()):
@@ -109,7 +109,7 @@ class _SpanFn(beam.DoFn):
 
 
 class CutSpan(_SpanFn):
-    """Yields the ranges of a span, the longest first; their number goes to a tagged output."""
+    """Cuts a span into ranges and yields them, the longest first. The number of ranges goes to a tagged output."""
 
     COUNTS = "counts"
 
@@ -127,7 +127,7 @@ class CutSpan(_SpanFn):
 
 
 class ProcessRange(_SpanFn):
-    """Makes the files of a range, and yields its result."""
+    """Makes the output files of a range, and yields a RangeResult."""
 
     def __init__(self, jobs: Sequence[SpanJob], name: str):
         super().__init__(jobs, name)
@@ -157,21 +157,20 @@ class ProcessRange(_SpanFn):
 
 
 class FinishSpan(_SpanFn):
-    """Merges the ranges of a span, writes its outcome, and yields it."""
+    """Merges the ranges of a span, writes the span's outcome, and yields (index of the span, outcome)."""
 
     def work(self, span: int, job: SpanJob, element: Iterable[Any]) -> Iterable[Any]:
         done = [*element]
         total = next((each for each in done if isinstance(each, int)), None)
-        yield span, finish(job, total, [each for each in done if not isinstance(each, int)])
+        yield span, finish_span(job, total, [each for each in done if not isinstance(each, int)])
 
     def failed(self, span: int, failure: Failure) -> Any:
         return span, Outcome(failure=failure).save(self._jobs[span])
 
 
 def _late(fn: beam.DoFn) -> beam.DoFn:
-    """Returns a DoFn that unpickles `fn` at its first element. A worker without the code then fails with an error.
-    Otherwise the worker could not unpickle the bundle's DoFn and would ask for no elements, and Flink would wait three
-    minutes before it tries again."""
+    """Returns a DoFn that unpickles `fn` only at its first element. A worker without Headway's code then fails with an error.
+    Otherwise the worker would fail before it asks for an element, and Flink would wait three minutes before it tries again."""
     data = pickle.dumps(fn)
 
     class Late(beam.DoFn):  # a class within a function travels by value
@@ -189,8 +188,8 @@ def _late(fn: beam.DoFn) -> beam.DoFn:
     return Late()
 
 
-class Spans(beam.PTransform):
-    """The whole pipeline: processes the jobs of spans, and yields the index and the outcome of each."""
+class ProcessSpans(beam.PTransform):
+    """The whole pipeline as a transform: processes the jobs of spans, and yields (index of the job, outcome) for each."""
 
     def __init__(self, jobs: Sequence[SpanJob], watch: str = ""):
         """
@@ -217,7 +216,7 @@ class Spans(beam.PTransform):
 
 
 def run(config: RunnerConfig, jobs: Sequence[SpanJob], watch: Watch) -> None:
-    """Run spans as one job on a Beam runner, and wait for its end; the outcomes are then in the spans' places.
+    """Run the jobs of spans as one Beam job, and wait for its end. Each span's outcome is then stored in the span's place.
 
     Raises:
         ConfigError: the runner cannot be used as configured.
@@ -227,7 +226,7 @@ def run(config: RunnerConfig, jobs: Sequence[SpanJob], watch: Watch) -> None:
     with silenced():
         config = _named(config)
         pipeline = make_pipeline(config)
-        pipeline | Spans(jobs, watch.name)
+        pipeline | ProcessSpans(jobs, watch.name)
         if config.name == "direct":
             pipeline.run().wait_until_finish()
             return
@@ -246,7 +245,8 @@ def run(config: RunnerConfig, jobs: Sequence[SpanJob], watch: Watch) -> None:
 
 
 def _reached(runner: RunnerConfig, watch: Watch) -> bool:
-    """Wait until the job server, if any, answers; False: the job was stopped first. Beam's own wait ignores a stop.
+    """Wait until the job server answers. Returns True then, or if there is no job server; False if the job was stopped first.
+    Beam's own wait would ignore a stop.
 
     Raises:
         grpc.FutureTimeoutError: the job server does not answer.
@@ -268,13 +268,13 @@ def _reached(runner: RunnerConfig, watch: Watch) -> bool:
 
 
 def _until_lost(messages: Iterable[Result]) -> Iterator[Result]:
-    """Yields the messages of a job, and ends without an error if its server is lost: the caller gets it anyway."""
+    """Yields the messages of a job. Ends without an error if the job server is lost: the wait for the job raises it anyway."""
     with contextlib.suppress(grpc.RpcError):
         yield from messages
 
 
 def _named(runner: RunnerConfig) -> RunnerConfig:
-    """Returns the runner with a unique job name, to cancel the job by, if it is a Flink cluster; else unchanged."""
+    """Returns the config of a Flink cluster with a unique job name, by which to cancel the job; any other config unchanged."""
     if runner.name != "flink" or not flink_rest.has_rest(runner.options.get("flink_master")):
         return runner
     name = f"{runner.options.get('job_name', 'headway')}-{uuid.uuid4().hex[:12]}"
@@ -282,7 +282,7 @@ def _named(runner: RunnerConfig) -> RunnerConfig:
 
 
 def _cancel(runner: RunnerConfig, result: Any) -> None:
-    """Cancel the job at Flink, then at the job server; ignore errors, as either may be gone, or the job."""
+    """Cancel the job at Flink, then at the job server. Ignore errors: the job, Flink or the job server may be gone."""
     master = runner.options.get("flink_master")
     if runner.name == "flink" and flink_rest.has_rest(master):
         with contextlib.suppress(OSError, ValueError, KeyError):
@@ -292,7 +292,7 @@ def _cancel(runner: RunnerConfig, result: Any) -> None:
 
 
 def _failed(runner: RunnerConfig, error: Exception) -> HeadwayError:
-    """Returns the error to raise for a job that failed on a cluster; it has the end of the job's message."""
+    """Returns the error to raise for a job that failed on a cluster, with the last lines of the job's own message."""
     where = str(runner.options.get("job_endpoint", "runner"))
     if isinstance(error, grpc.FutureTimeoutError):
         fix = "start the job server, or name where it listens: host:port"

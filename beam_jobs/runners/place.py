@@ -9,9 +9,9 @@
         place.copy_to_output("00003-1f", "part.parquet", "part-00003.parquet")
         place.move_to_output(folder, entries(folder))      # files keep their names
 
-A range that runs twice, even at the same time, delivers the same bytes twice. Its facts are written last: with them it
-is finished. A place belongs to the job that prepared it last: workers of earlier jobs, which may outlive their driver,
-check that and write nothing.
+A range that runs twice, even at the same time, delivers the same bytes twice. The facts of a range are written last, and say
+that it is finished. A place belongs to the job that prepared it last. Workers of an earlier job may outlive their driver: they
+check whether the place is still theirs, and if not, they write nothing.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _JOB = f"{RANGES}/job"
 _BEGUN = f"{RANGES}/begun.json"
 _RANGE = re.compile(r"\d{5,}-[0-9a-f]{12}")
 Files = Mapping[str, tuple[int, str]]
-"""The bytes and the crc32c of the files of a range, by their names in its folder."""
+"""The size in bytes and the crc32c of each file of a range, by the file's name in the range's folder."""
 
 
 def open_place(where: str | Path) -> FolderPlace | BucketPlace:
-    """Returns the place at a folder, or at s3://bucket/path, gs://bucket/path."""
+    """Returns the place at a path of a folder, or at a URL s3://bucket/path or gs://bucket/path."""
     return BucketPlace(str(where)) if is_remote(str(where)) else FolderPlace(Path(where))
 
 
 def range_name(index: int, key: str) -> str:
-    """Returns the name of a range's folder; ranges of different keys never share one."""
+    """Returns the name of a range's folder, made from its index and its key. Different keys give different names."""
     return f"{index:05d}-{key[:12]}"
 
 
@@ -77,19 +77,19 @@ class _Place:
         return self.objects.read(_BEGUN) is not None
 
     def belongs(self, job: str) -> bool:
-        """Returns whether the place still belongs to this job: no other one has prepared it, and its driver has not
-        cleared it."""
+        """Returns whether the place still belongs to this job: no other job has prepared the place since, and the job's driver
+        has not cleared it."""
         return self.objects.read(_JOB) == job.encode()
 
     def facts(self, name: str) -> bytes | None:
-        """Returns the facts of a finished range; None when it is not finished."""
+        """Returns the facts of the range in the folder `name`, as JSON; None if that range is not finished."""
         return self.objects.read(f"{_at(name)}/{FACTS}")
 
-    def end(self, job: str, outcome: bytes) -> None:
-        """Write the outcome of a job's span, which its driver reads."""
+    def write_outcome(self, job: str, outcome: bytes) -> None:
+        """Write the outcome of a job's span, as JSON, for the job's driver to read."""
         self.write(_outcome(job), outcome)
 
-    def outcome(self, job: str) -> bytes | None:
+    def read_outcome(self, job: str) -> bytes | None:
         return self.objects.read(_outcome(job))
 
 
@@ -99,7 +99,7 @@ class FolderPlace(_Place):
         self.objects: Folder = Folder(root)
 
     def prepare(self, job: str) -> None:
-        """Make a job the owner of the place, and delete what earlier jobs left in it, except finished ranges."""
+        """Make a job the owner of the place. Deletes what earlier jobs left in the place, except finished ranges."""
         with as_store_errors(self.url):
             (self.root / RANGES).mkdir(parents=True, exist_ok=True)
             for path in (*self.root.glob(f"{RANGES}.*"), *(self.root / RANGES).iterdir()):
@@ -108,13 +108,13 @@ class FolderPlace(_Place):
             self.write(_JOB, job.encode())
 
     def write(self, key: str, data: bytes) -> None:
-        """Write a small file by a rename; raises an OSError if the driver has ended and removed the folder."""
+        """Write a small file by a rename. Raises an OSError if the driver has ended and removed the folder."""
         part = self.root / f"{key}.{uuid.uuid4().hex}"
         part.write_bytes(data)
         part.replace(self.root / key)
 
     def clear(self) -> None:
-        """Rename the folder of the ranges, so that workers that still run write no more into it, and delete it."""
+        """Delete the folder of the ranges. It is renamed first, so that workers that still run cannot write into it."""
         gone = self.root / f"{RANGES}.{uuid.uuid4().hex}"
         with contextlib.suppress(OSError):  # it is not there
             (self.root / RANGES).rename(gone)
@@ -122,17 +122,17 @@ class FolderPlace(_Place):
 
     @contextlib.contextmanager
     def attempt(self) -> Iterator[Path]:
-        """Yields a new folder on the same disk, and removes it at the end of the block."""
+        """Yields a new folder on the place's disk, for one attempt at a range. Removes it at the end of the block."""
         scratch = tempfile.TemporaryDirectory(prefix="attempt-", dir=self.root / RANGES, ignore_cleanup_errors=True)
         with scratch as folder:
             yield Path(folder)
 
     def deliver(self, folder: Path, name: str, facts: bytes, files: Files, names: Mapping[str, str]) -> None:
-        """Make an attempt's folder the range's folder by one rename, unless another attempt was first.
+        """Rename an attempt's folder to `name`, the folder of its range, unless another attempt was delivered first.
 
         Args:
             files: all files that the attempt wrote.
-            names: {file: name in the output}; not used here: `copy_to_output` names them when the span is finished.
+            names: {file: its name in the output}; not used here: `copy_to_output` names files when the span is finished.
         """
         (folder / FACTS).write_bytes(facts)
         target = self.root / _at(name)
@@ -145,24 +145,24 @@ class FolderPlace(_Place):
             folder.rename(target)
 
     def whole(self, name: str, files: Files) -> bool:
-        """Returns whether all files of a range are there, with the right size and crc32c."""
+        """Returns whether all files of the range in the folder `name` are there, with the right size and crc32c."""
         folder = self.root / _at(name)
         return all(value_or_reason(folder / file, checksum) == entry for file, entry in files.items())
 
     def fetch(self, name: str, files: Iterable[str], scratch: Path) -> Path:
-        """Returns the folder of a range, on this machine's disk.
+        """Returns the folder of a range on this machine's disk. `name` is the folder's name in the place.
 
         Args:
-            files: the files of it that are needed.
-            scratch: the folder into which they are downloaded from a bucket; not used here.
+            files: the names of the needed files in the folder.
+            scratch: the folder into which files are downloaded if the place is in a bucket; not used here.
         """
         return self.root / _at(name)
 
     def copy_to_output(self, name: str, file: str, target: str, *, lasting: bool = True) -> None:
-        """Link or copy a range's file into the output, under the name `target`; the range keeps it, too.
+        """Link or copy a range's file into the output, under the name `target`. The range keeps its file, too.
 
         Args:
-            lasting: whether it is synced to the disk now; else a later commit does so.
+            lasting: whether to sync the file to the disk now; False: a later commit does so.
         """
         (self.root / target).unlink(missing_ok=True)
         link_or_copy(self.root / _at(name) / file, self.root / target)
@@ -183,7 +183,7 @@ class BucketPlace(_Place):
         self.objects: Bucket = Bucket(url)
 
     def prepare(self, job: str) -> None:
-        """Make a job the owner of the place; finished ranges stay."""
+        """Make a job the owner of the place. Finished ranges stay."""
         self.objects.delete([_BEGUN])
         self.write(_JOB, job.encode())
 
@@ -196,13 +196,13 @@ class BucketPlace(_Place):
             yield Path(scratch)
 
     def deliver(self, folder: Path, name: str, facts: bytes, files: Files, names: Mapping[str, str]) -> None:
-        """Upload an attempt's files: a file that `names` has into the output, any other into the range's folder."""
+        """Upload an attempt's files and its facts. A file in `names` goes into the output, others into the range's folder."""
         base = _at(name)
         self.objects.put_all((names.get(n, f"{base}/{n}"), folder / n, crc32c) for n, (_, crc32c) in files.items())
         self.objects.write(f"{base}/{FACTS}", facts)
 
     def whole(self, name: str, files: Files) -> bool:
-        """Returns whether all files of a range are there, with the right size: an object is never half written."""
+        """Returns whether all files of a range are there with the right size. That is enough: no object is half written."""
         base = _at(name)
         listed = self.objects.listing(base)
         return all((found := listed.get(f"{base}/{file}")) and found.bytes == size for file, (size, _) in files.items())
@@ -223,8 +223,8 @@ class BucketPlace(_Place):
 
 @contextlib.contextmanager
 def as_store_errors(url: str) -> Iterator[None]:
-    """Raise failures to write to a place as StoreErrors. If a disk is full, the message names the place's folder; for a
-    bucket it names this machine's temporary folder, from which files are uploaded."""
+    """Turn an OSError of the block, which writes to a place, into a StoreError. If a disk is full, the message names the place's
+    folder; for a bucket it names this machine's temporary folder, from which files are uploaded."""
     try:
         with writing(Path(tempfile.gettempdir() if is_remote(url) else url)):
             yield

@@ -1,12 +1,12 @@
-"""The work on spans without Beam: what a runner's workers do with a span, with each of its ranges, and at its end.
+"""The work on a span, without Beam: how workers process the ranges of the span, and how the ranges are merged at the end.
 
     job = IngestJob(request, place)
     for piece in job.cut():
         done = run_range(job, piece, total, tick)          # a RangeResult
-    finish(job, total, [done, ...])                         # writes the span's outcome into its place
+    finish_span(job, total, [done, ...])                         # writes the span's outcome into its place
     Outcome.read(job)                                       # in the driver
 
-A worker's output depends on the request and the range alone. Beam's elements are small: files stay in the place.
+A worker's output depends on the request and the range alone. Files stay in the place: Beam passes on only small facts.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from headway.storage.fingerprint import fingerprint
 from headway.storage.manifest import FileEntry, entries, tools
 
 Tick = Callable[[int], None]
-"""A function that is called after each batch with the number of rows read of the range; it may raise `Stopped`."""
+"""A function that is called after each batch with the number of the range's rows read so far. It may raise `Stopped`."""
 
 
 class Stopped(Exception):
-    """Raised inside a range that no longer needs to go on."""
+    """Raised to end the work on a range, since the job was stopped or the place belongs to another job."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A HeadwayError as an element of the pipeline: raised in Beam, it would reach the caller as a traceback's text."""
+    """A HeadwayError as an element of the pipeline. Raised in Beam, an error would only leave the text of a traceback."""
 
     index: int
     """The number of the range that failed; -1: the span as a whole."""
@@ -49,7 +49,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class RangeResult:
-    """The result of a range, whose files are in the span's place."""
+    """The result of processing a range. The range's files are in the span's place."""
 
     piece: Range
     facts: Mapping[str, Any]
@@ -62,10 +62,10 @@ class RangeResult:
 
 
 class SpanMerger:
-    """Merges the ranges of a span on this machine, into the folder `out`.
+    """Helps a merge on this machine: fetches the files of ranges, and delivers merged files from the folder `out`.
 
     Args:
-        fresh: the job's. If true, files in a bucket have their final names already, and a later commit syncs a disk's.
+        fresh: `SpanJob.fresh`. If true, files in a bucket have their final names already, and files on a disk are synced later.
     """
 
     def __init__(self, place: FolderPlace | BucketPlace, scratch: Path, *, fresh: bool):
@@ -74,22 +74,22 @@ class SpanMerger:
         self.out.mkdir()
 
     def fetch(self, done: RangeResult, part: str) -> Path:
-        """Returns the path on this machine of a range's file or folder `part`; downloads it from a bucket."""
+        """Returns the path on this machine of `part`, a file or folder of a range. Downloads it if the place is a bucket."""
         files = [file for file in done.files if f"{file}/".startswith(f"{part}/")]
         return self._place.fetch(done.folder, files, self._scratch) / part
 
     def drop(self, path: Path) -> None:
-        """Delete a file that was fetched, if it is a download and not the range's own file."""
+        """Delete a fetched file if it is a downloaded copy. The range's own file is never deleted."""
         if path.is_relative_to(self._scratch):
             path.unlink()
 
     def copy_to_output(self, done: RangeResult, file: str, target: str) -> None:
-        """Put a range's file into the output under the name `target`, unless it has it already."""
+        """Copy a range's file into the output under the name `target`, unless workers have uploaded it under that name."""
         if not (self._fresh and isinstance(self._place, BucketPlace)):
             self._place.copy_to_output(done.folder, file, target, lasting=not self._fresh)
 
     def deliver(self) -> tuple[FileEntry, ...]:
-        """Move the files of `out` into the output; return their entries."""
+        """Move the files of `out` into the output. Returns an entry for each: path, size, crc32c."""
         made = entries(self.out)
         self._place.move_to_output(self.out, made, lasting=not self._fresh)
         return made
@@ -97,7 +97,7 @@ class SpanMerger:
 
 @dataclass(frozen=True)
 class SpanJob:
-    """The work on one span; picklable. A subclass defines its ranges, and what is done with them."""
+    """The work on one span; can be pickled. A subclass defines how the span is cut, processed and merged."""
 
     request: Any
     where: str
@@ -106,7 +106,7 @@ class SpanJob:
     """A random name, different for each job in the same place."""
 
     fresh = True
-    """Whether the place holds no older output, so that files get their names in it at once."""
+    """Whether the place holds no older output, so that files may get their final names before the span is finished."""
 
     @property
     def span(self) -> str:
@@ -117,27 +117,27 @@ class SpanJob:
         return open_place(self.where)
 
     def cut(self) -> list[Range]:
-        """Returns the ranges of the span, in their order."""
+        """Returns the ranges into which the span is cut, in the order of its rows."""
         raise NotImplementedError
 
     def key(self, piece: Range) -> str | None:
-        """Returns a text with all that a range's output depends on; None: no range of an earlier job is reused."""
+        """Returns a text of all that a range's output depends on. Finished ranges with this text are reused; None: never."""
         return None
 
     def published(self) -> dict[str, Any] | None:
-        """Returns the result if the output is complete already, else None: a runner may end a span twice."""
+        """Returns the span's result if its output is complete, else None. A runner may finish the same span twice."""
         return None
 
     def process(self, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
-        """Write a range's files into a folder; return its facts as JSON values."""
+        """Write a range's files into a folder, calling `tick` after each batch. Returns the range's facts as JSON values."""
         raise NotImplementedError
 
     def output_names(self, piece: Range, total: int, facts: Mapping[str, Any]) -> dict[str, str]:
-        """Returns {file in the range's folder: its name in the output}."""
+        """Returns {file in the range's folder: its name in the output}. `total` is the number of the span's ranges."""
         raise NotImplementedError
 
     def finish(self, done: Sequence[RangeResult], merging: SpanMerger) -> tuple[dict[str, Any], list[FileEntry]]:
-        """Merge the ranges in their order; return the result, and the entries of the output's files."""
+        """Merge the ranges, which come in order. Returns the span's result, and the manifest entries of its files."""
         raise NotImplementedError
 
 
@@ -147,24 +147,24 @@ class Outcome:
 
     result: dict[str, Any] | None = None
     files: Sequence[Mapping[str, Any]] = ()
-    """The entries of the output's files; empty if the result has them."""
+    """The manifest entries of the output's files; empty if the result has these entries."""
     ranges: int = 0
     kept: int = 0
     """The number of ranges that an earlier job had finished."""
     failure: Failure | None = None
 
     def save(self, job: SpanJob) -> Outcome:
-        """Write the outcome where the driver reads it, unless the place is another job's now; return it."""
+        """Write the outcome where the driver reads it, and return it. Writes nothing if the place is another job's now."""
         place = job.place
         with as_store_errors(place.url):
             if place.belongs(job.id):
-                place.end(job.id, json.dumps(vars(self), default=vars).encode())
+                place.write_outcome(job.id, json.dumps(vars(self), default=vars).encode())
         return self
 
     @classmethod
     def read(cls, job: SpanJob) -> Outcome | None:
-        """Returns the outcome of a span that has ended; None while there is none."""
-        data = job.place.outcome(job.id)
+        """Returns the outcome that was saved for a job; None if none was saved yet."""
+        data = job.place.read_outcome(job.id)
         if data is None:
             return None
         values = json.loads(data)
@@ -172,7 +172,7 @@ class Outcome:
 
 
 def run_range(job: SpanJob, piece: Range, total: int, tick: Tick) -> RangeResult:
-    """Make a range's files and deliver them to the place, unless they are there already; return the result.
+    """Make a range's files and deliver them to the place, or reuse those of an earlier job. Returns the range's result.
 
     Raises:
         HeadwayError: the range cannot be processed, or its files cannot be written.
@@ -196,7 +196,7 @@ def run_range(job: SpanJob, piece: Range, total: int, tick: Tick) -> RangeResult
 
 
 def _kept(place: FolderPlace | BucketPlace, piece: Range, name: str, key: str) -> RangeResult | None:
-    """Returns a range that an earlier job finished from the same input; None when it has to be run."""
+    """Returns the result of a range that an earlier job finished with the same key; None if the range must be processed."""
     data = place.facts(name)
     if data is None:
         return None
@@ -209,11 +209,11 @@ def _kept(place: FolderPlace | BucketPlace, piece: Range, name: str, key: str) -
         return None
 
 
-def finish(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure]) -> Outcome:
-    """Merge a span's ranges, write its outcome and return it; HeadwayErrors become the outcome's failure.
+def finish_span(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure]) -> Outcome:
+    """Merge a span's ranges. Writes and returns the span's outcome; a HeadwayError becomes the outcome's failure.
 
     Args:
-        total: the number of ranges that the span was cut into; None: it was lost, and the outcome is a failure.
+        total: the number of ranges that the span was cut into; None: the runner lost this number, and the outcome is a failure.
     """
     if (published := job.published()) is not None:
         return Outcome(published)
@@ -240,7 +240,7 @@ def finish(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure
 
 
 def lost_ranges(job: SpanJob, lost: int, total: int | None, first: int) -> HeadwayError:
-    """Returns the error for a runner that did not process `lost` of `total` ranges; `first` is the first lost one."""
+    """Returns the error for a runner that lost `lost` of `total` ranges (None: all); `first` is the first lost range's index."""
     of = "all of its ranges" if total is None else f"{lost} of {total} ranges"
     return HeadwayError(
         f"the runner lost {of}: it ended without an error and did not process them",

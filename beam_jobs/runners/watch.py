@@ -22,7 +22,7 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
     """The state of one job that its driver and its workers share.
 
     Attributes:
-        stopping: set once the job is to stop.
+        stopping: an event that is set once the job is to stop.
         rows_read: the rows that have been read, by (span, index of the range).
         failures: errors for the driver to raise.
     """
@@ -55,7 +55,7 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
             threading.Thread(target=cancel, name="cancel", daemon=True).start()
 
     def on_stop(self, cancel: Callable[[], object]) -> None:
-        """Set the function that cancels the job. A stop calls it once; after a stop it is called at once."""
+        """Set the function that cancels the job. A stop calls it once; if the job is stopped already, it is called now."""
         with self._lock:
             self._cancel = cancel
         if self.stopping.is_set():
@@ -71,7 +71,7 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         return bool(self._totals)
 
     def set_ranges(self, span: int, pieces: Sequence[Range]) -> None:
-        """Note the ranges of a span."""
+        """Note how many rows the ranges of a span have, if the ranges say so. `span` is the span's index."""
         rows = [piece.facts.get("rows") for piece in pieces]
         self._totals[span] = None if None in rows else sum(rows)  # type: ignore[arg-type]
 
@@ -79,6 +79,6 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         return sum([*self.rows_read.values()])
 
     def total(self, spans: int) -> int | None:
-        """Returns the number of rows of all `spans` spans; None while it is not known of each."""
+        """Returns the number of rows of all `spans` spans; None while the number of some span is unknown."""
         totals = [*self._totals.values()]
         return None if len(totals) < spans or None in totals else sum(totals)  # type: ignore[arg-type]

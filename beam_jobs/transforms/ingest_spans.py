@@ -12,7 +12,7 @@ import apache_beam as beam
 
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.ingest.stage import IngestJob
-from beam_jobs.runners.pipeline import Spans
+from beam_jobs.runners.pipeline import ProcessSpans
 from beam_jobs.runners.spans import Outcome
 from beam_jobs.transforms.stored_batches import free_folder, unwrapped_errors
 from headway.records.encode import SPEC
@@ -48,15 +48,15 @@ class IngestSpans(beam.PTransform):
     def expand(self, pipeline: Any) -> Any:
         for job in self._jobs:
             job.place.prepare(job.id)
-        ended = pipeline | "ingest" >> Spans(self._jobs)
+        ended = pipeline | "ingest" >> ProcessSpans(self._jobs)
         return ended | "publish" >> beam.Map(_publish, self._jobs)
 
 
 @dataclass(frozen=True)
 class _DescribedJob(IngestJob):
-    """The ingest of a span into a folder with an examples.json that describes it.
+    """The ingest of a span into a folder that also gets an examples.json, which describes the shards.
 
-    A runner may fuse the end of a span with the user's steps after it. If such a step fails, both run again.
+    A runner may fuse the end of a span with the user's steps after it. If such a step fails, the end of the span runs again, too.
     """
 
     def publish(self, result: dict[str, Any]) -> None:
@@ -77,7 +77,7 @@ class _DescribedJob(IngestJob):
 
 @unwrapped_errors()
 def _publish(ended: tuple[int, Outcome], jobs: Sequence[_DescribedJob]) -> tuple[str, dict[str, Any]]:
-    """Write a span's examples.json, and return its folder and result; raise its failure, if any. May run twice."""
+    """Write a span's examples.json, and return the span's folder and result. Raises the span's failure, if any. May run twice."""
     span, outcome = ended
     if outcome.failure is not None:
         raise outcome.failure.exception()

@@ -19,11 +19,11 @@ from headway.storage.filesystem import reading, resolve
 _BUFFER = 1 << 20
 _FIX = "delete the folder, and write it again"
 _Form = tuple[tuple[Column, ...], tuple[str, ...]]
-"""The form of a shard's records: all columns in it, and the names of the columns to read."""
+"""The form of a shard's records: the columns that the records have, and the names of the columns to read."""
 
 
 class ReadRowGroups(beam.PTransform):
-    """Reads shards of row groups: a batch for each record. A worker reads one shard at a time.
+    """Reads shards of row groups, and yields an Arrow batch for each record. A worker reads one shard at a time.
 
         rows = pipeline | ReadRowGroups("s3://team/store/stages/ingest/3f2a...", split="train", columns=["carrier"])
 

@@ -14,7 +14,7 @@ from beam_jobs.ingest.merge import rows_in_files
 from beam_jobs.predict.model import fetch_model, model_digest
 from beam_jobs.predict.range_scorer import RangeScorer, Scorer
 from beam_jobs.predict.request import FILE, ROW, CopiedColumn, PredictRequest
-from beam_jobs.predict.stage import with_rows
+from beam_jobs.predict.stage import with_first_rows
 from beam_jobs.transforms.stored_batches import full_name, of_manifest, unwrapped_errors
 from headway.errors import StoreError
 from headway.process import Scratch
@@ -71,7 +71,7 @@ class Predict(beam.PTransform):
         self._ranges: list[Range] | None = None
         if source is not None:
             self._request.check()
-            ranges = with_rows(open_source(source).ranges(self._request.files))
+            ranges = with_first_rows(open_source(source).ranges(self._request.files))
             # of a range within a text file nobody knows the number of its first row
             known = all("first_row" in piece.facts or piece.row_per_file for piece in ranges)
             self._ranges = ranges if known else whole_files(ranges)
@@ -128,7 +128,7 @@ def _rejected(rows: pa.RecordBatch | pa.Table, reasons: pa.Table) -> Any:
 
 
 def _described(folder: str) -> tuple[str, tuple[Column, ...], str]:
-    """Returns a SavedModel's own folder, its raw columns and its digest; downloads one in a bucket to read them."""
+    """Returns the folder, raw columns and digest of the SavedModel in `folder`; downloads a model in a bucket."""
     describe = resolve_name(_DESCRIBE)
     if kind(f"{folder}/{manifests.NAME}") == "file":
         folder = f"{of_manifest(folder)[1]}/{_SAVED_MODEL}"

@@ -73,8 +73,8 @@ class RowGroups(Result):
 
 
 def of_manifest(folder: str) -> tuple[manifests.Manifest | None, str]:
-    """Returns the manifest of an output or a version (None: it is damaged), and the folder with the files. In a bucket
-    this is a subfolder that the manifest names."""
+    """Returns the manifest in the folder of a stage's output or of a model version (None: damaged), and the folder that holds the
+    files. In a bucket that is a subfolder, which the manifest names."""
     name = f"{folder}/{manifests.NAME}"
     manifest, attempt = manifests.manifest_and_attempt(_read(name), name)
     return manifest, f"{folder}/{attempt}" if attempt else folder
@@ -100,8 +100,8 @@ def free_folder(folder: str | Path) -> str:
 
 
 def as_stored(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Returns the columns without `parse` and `separator`, the rules for reading text: a batch holds values. Raises a
-    ConfigError if there are none."""
+    """Returns the columns without `parse` and `separator`, the rules for reading text, since a batch holds values. Raises a
+    ConfigError if `columns` is empty."""
     if not columns:
         raise ConfigError(
             "there are no columns", where="columns", fix='[Column(name="x", type="float32", nullable=True)]'

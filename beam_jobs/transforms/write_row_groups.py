@@ -18,7 +18,7 @@ from beam_jobs.runners.place import as_store_errors, open_place
 from beam_jobs.transforms.stored_batches import as_stored, free_folder, to_stored_types, unwrapped_errors
 from headway.errors import ConfigError, StoreError
 from headway.process import Scratch
-from headway.records.encode import ROWS_PER_RECORD, SPEC, feature_spec, total
+from headway.records.encode import ROWS_PER_RECORD, SPEC, feature_spec, total_rows
 from headway.records.tfrecord import Shard
 from headway.schema.columns import Column
 from headway.storage.manifest import entry
@@ -96,7 +96,7 @@ class _Writer:
 
 
 class _Shard:
-    """A shard that is being written under a unique name; for a bucket first on this machine's disk."""
+    """A shard that is being written, under a unique name. For a bucket it is first written to this machine's disk."""
 
     def __init__(self, writer: _Writer):
         self._stored, self._place = as_stored(writer.columns), open_place(writer.folder)
@@ -167,7 +167,7 @@ def _write_group(group: tuple[int, Iterable[pa.RecordBatch]], writer: _Writer) -
 
 @unwrapped_errors()
 def _publish(shards: list[Facts], folder: str, split: str, writer: _Writer) -> Facts:
-    """Move the shards to their final names, then write and return examples.json; may run again after a crash."""
+    """Move the shards to their final names, then write and return examples.json. May run again after a crash."""
     objects, attempt = open_place(folder).objects, writer.folder.removeprefix(f"{folder}/")
     there = {key: found.bytes for key, found in objects.listing().items()}
     named = []
@@ -185,7 +185,7 @@ def _publish(shards: list[Facts], folder: str, split: str, writer: _Writer) -> F
     described = {
         "columns": [column.model_dump(mode="json") for column in writer.columns],
         "feature_spec": feature_spec(writer.columns),
-        "splits": {split: {"rows": sum(total(shard["rows"]) for shard in named), "shards": named}},
+        "splits": {split: {"rows": sum(total_rows(shard["rows"]) for shard in named), "shards": named}},
     }
     with as_store_errors(f"{folder}/{SPEC}"):
         objects.write(SPEC, (json.dumps(described, indent=1) + "\n").encode())

@@ -275,7 +275,7 @@ def _made(context: Context, options: RunOptions) -> Context:
 
 
 def _parts(context: Context, made: Context, split: str | None) -> dict[str, list[Part]]:
-    """Returns {split: its ingested parts} of a window; of all splits, or of one."""
+    """Returns {split: its ingested parts} of the window, for all splits or for `split` alone."""
     from headway.tabular.splits import window_splits
 
     ingested = made.ingested

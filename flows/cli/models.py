@@ -65,11 +65,11 @@ def print_note(line: str) -> None:
 def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
     """Lists the versions of the model, its champion and its aliases."""
     from flows.records import records, run_that_judged
-    from headway.registry.registry import Registry, names
+    from headway.registry.registry import Registry, model_names
 
     _, store = store_of(pipeline, options)
     value, lines, runs = {}, [], list(records(store))
-    for name in names(store):
+    for name in model_names(store):
         registry = Registry(store, name)
         history, aliases, versions = registry.history(), registry.aliases(), registry.versions()
         damaged = registry.damaged()

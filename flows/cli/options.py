@@ -152,7 +152,7 @@ class RunOptions(WindowOptions, StageOptions):
 
 
 def overrides_of(options: Options) -> dict[str, object]:
-    """Returns {key: value} of --set. @FILE gives section.key for each key in its sections, and its other keys."""
+    """Returns {key: value} of --set. For --set @FILE, a key in a section of the file becomes section.key."""
     from headway.config import read_value, read_yaml
 
     overrides: dict[str, object] = {}
@@ -185,7 +185,7 @@ def load_pipeline(pipeline: str, options: Options) -> "LoadedPipeline":
 def context_of(
     pipeline: str, options: Options, *, last: str | None = None, force: bool = False, alias: str | None = None
 ) -> "Context":
-    """Returns the context of a command's run: the pipeline over the window of the options, else its own window."""
+    """Returns the context of a command's run: the pipeline over the window in `options`, or over its own window."""
     from flows.pipeline.context import Context
 
     loaded = load_pipeline(pipeline, options)

@@ -37,11 +37,11 @@ def verify(pipeline: PipelinePath = ".", /, *, repair: bool = False, options: Op
         repair: Removes damaged outputs of steps, so that the next run makes them anew.
     """
     from flows.pipeline.damage import damaged_units, remove_outputs
-    from headway.registry.registry import Registry, names
+    from headway.registry.registry import Registry, model_names
 
     _, store = store_of(pipeline, options)
     problems = [*store.verify()]
-    for name in names(store):
+    for name in model_names(store):
         problems += Registry(store, name).verify()
     damaged = damaged_units(store, problems)
     remaining = [place for place in damaged if not (repair and place.output)]

@@ -37,7 +37,7 @@ from tfcore.transform.config import ColumnTransform, check_chains
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a pipeline: its schema, and what a run reads, stores and hashes of it."""
+    """The schema of a pipeline, and which of its columns a run reads, stores, and hashes to choose a row's split."""
 
     schema: Schema
     read: tuple[Column, ...]
@@ -47,18 +47,18 @@ class Columns:
     inferred: bool
     """Whether the schema was inferred, since the schema file does not exist yet."""
     hashed: tuple[Column, ...] = ()
-    """The columns whose values a split without a key hashes; some may not be in `read`."""
+    """The columns whose values decide a row's split, by a hash, if the split has no key; some may not be in `read`."""
     by_place: bool = False
-    """Whether a split without a key hashes a row's place in its span too."""
+    """Whether the hash of a split without a key also covers a row's place: its file and its number in the file."""
     completes: bool = False
-    """Whether there is a schema file that does not list yet what a split without a key hashes."""
+    """Whether `freeze` only adds the columns of a split without a key to a schema file that exists."""
 
     def completed(self, splits: Sequence[SplitStatistics]) -> "Columns":
-        """Returns the columns with the schema completed by the first window's statistics."""
+        """Returns the columns with the schema completed by the first window's statistics: domains and presence."""
         return dataclasses.replace(self, schema=with_statistics(self.schema, splits))
 
     def freeze(self, loaded: LoadedPipeline) -> "Columns":
-        """Write the schema file beside the pipeline, and return the columns as frozen."""
+        """Write the schema file, or add the split's columns to the existing one; returns the columns as frozen."""
         if self.completes:
             text = loaded.schema_file.read_text(encoding="utf-8")
             replace_text(loaded.schema_file, with_split(text, self.schema.split, by_place=self.schema.split_by_place))
@@ -68,7 +68,7 @@ class Columns:
         return dataclasses.replace(self, inferred=False, notes=(*self.notes, note))
 
     def auto_features(self, pipeline: Pipeline) -> tuple[str, ...]:
-        """Returns the features whose transform Headway chooses, without the ranked item; none with preprocess."""
+        """Returns the features whose transform Headway chooses, without `evaluation.item`; empty if there is a preprocess."""
         if pipeline.preprocess is not None:
             return ()
         configs, item = pipeline.column_configs(), pipeline.evaluation.item
@@ -81,7 +81,7 @@ class Columns:
         return {name: config.column_transform() for name, config in configs.items() if name in features}
 
     def derived(self, configs: dict[str, ColumnConfig]) -> dict[str, ColumnTransform]:
-        """Returns {column: its configured transform} for columns that the schema lacks: preprocess makes them."""
+        """Returns {column: its configured transform} for the columns that the schema lacks, which preprocess makes."""
         return {
             name: config.column_transform()
             for name, config in configs.items()
@@ -133,7 +133,7 @@ def resolve(
             _check_derived(name, configs[name], where=str(loaded.file))
             continue
         split = pipeline.split
-        setting = f": {split.named_by(name)}" if name in split.columns() else ""
+        setting = f": {split.setting_of(name)}" if name in split.columns() else ""
         raise ConfigError(
             f"there is no column {name!r} in the schema",
             where=f"{loaded.file}{setting}, against {path}",
@@ -163,15 +163,15 @@ def resolve(
 def _split_columns(
     loaded: LoadedPipeline, schema: Schema, samples: Sequence[Sample], files: Sequence[InputFile]
 ) -> tuple[Schema, list[Note]]:
-    """Returns the schema with the columns that a split without a key hashes, added if they are missing, and notes.
+    """Returns the schema with the columns that decide a row's split if there is no key, added if missing, and notes.
 
     Args:
-        samples: samples of the first span and of all spans; empty if the schema is frozen: then `files` are sampled.
+        samples: samples of the first span and of all spans; empty if the schema is frozen, in which case `files` are sampled.
     """
     pipeline = loaded.pipeline
     if not pipeline.split.by_row or schema.split:
         return schema, []
-    prefix = samples[0] if samples else open_source(pipeline.source).prefix(files, PREFIX_ROWS)
+    prefix = samples[0] if samples else open_source(pipeline.source).sample(files, PREFIX_ROWS)
     columns, identifiers = row_columns(prefix, pipeline.label_columns(), samples[-1] if samples else None)
     notes = list[str]()
     if identifiers:
@@ -196,7 +196,7 @@ def _split_columns(
 
 
 def unknown_columns(loaded: LoadedPipeline, schema: Schema, files: Sequence[InputFile]) -> list[str]:
-    """Returns the names of the newest file's columns that the schema lacks; empty if the pipeline names its columns."""
+    """Returns the columns of the last file that the schema lacks; empty if the pipeline reads only the columns it names."""
     configs = loaded.pipeline.column_configs()
     if loaded.pipeline.only_named or not files:
         return []
@@ -206,8 +206,8 @@ def unknown_columns(loaded: LoadedPipeline, schema: Schema, files: Sequence[Inpu
 
 
 def new_columns(loaded: LoadedPipeline, schema: Schema, spans: Mapping[str, Sequence[InputFile]]) -> list[Column]:
-    """Returns the columns of the last span that the schema lacks, with inferred types. `since` is set on a column that
-    earlier spans lack (`_since`). Columns that cannot be stored are left out.
+    """Returns the columns of the last span that the schema lacks, with inferred types. If earlier spans lack a column, its
+    `since` is set to the first span from which on all have it. Columns that cannot be stored are left out.
 
     Args:
         spans: {span: its files}, in order.
@@ -216,7 +216,7 @@ def new_columns(loaded: LoadedPipeline, schema: Schema, spans: Mapping[str, Sequ
     names = unknown_columns(loaded, schema, files)
     if not names:
         return []
-    prefix = open_source(loaded.pipeline.source).prefix(files, PREFIX_ROWS)
+    prefix = open_source(loaded.pipeline.source).sample(files, PREFIX_ROWS)
     found = _infer(loaded, prefix, [name for name in prefix.table.column_names if name in names])[0].columns
     return _since(loaded, found, spans)
 
@@ -224,8 +224,8 @@ def new_columns(loaded: LoadedPipeline, schema: Schema, spans: Mapping[str, Sequ
 def _infer_window(
     loaded: LoadedPipeline, spans: Mapping[str, Sequence[InputFile]]
 ) -> tuple[Schema, list[Note], Sample, Sample]:
-    """Returns the schema inferred from a window, notes, and samples of the first span and of all spans. The schema has
-    the columns that the first or the last span has."""
+    """Returns the schema inferred from a window's files, notes, a sample of the first span and a sample of all spans. The schema
+    has the columns that the first or the last span has."""
     source = loaded.pipeline.source
     first, whole = sample_spans(open_source(source), list(spans.values()), PREFIX_ROWS)
     schema, notes = _infer(loaded, whole)
@@ -282,7 +282,7 @@ def _infer(loaded: LoadedPipeline, prefix: Sample, names: Sequence[str] | None =
 
 
 def _check_words(loaded: LoadedPipeline, schema: Schema) -> None:
-    """Raise ConfigError if csv.null_values has a word that no schema column has, or lacks one that all have."""
+    """Raise ConfigError if csv.null_values has a null word that no column of the schema has, or lacks one that all have."""
     of_columns = [set(column.null) for column in schema.columns if column.null is not None]
     options = loaded.pipeline.source.options
     if not isinstance(options, CsvConfig) or not of_columns:
@@ -297,7 +297,7 @@ def _check_words(loaded: LoadedPipeline, schema: Schema) -> None:
 
 
 def _needed(loaded: LoadedPipeline) -> frozenset[str]:
-    """Returns the names of the columns that have to be read whatever their role."""
+    """Returns the names of the columns that are read whatever their role: for the label, filter, split, evaluation or gate."""
     pipeline = loaded.pipeline
     where = parse(pipeline.source.where).columns if pipeline.source.where else frozenset()
     return pipeline.label_columns() | where | pipeline.split.columns() | frozenset(pipeline.judged_columns)

@@ -228,19 +228,19 @@ class Pipeline(Frozen):
 
     @property
     def keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Two tuples of key columns: the columns with `role: key`, and split.key if split.mode is hash, else ()."""
+        """Two tuples of key columns: first the columns with `role: key`; second split.key if split.mode is hash, else ()."""
         by_role = tuple(name for name, config in self.column_configs().items() if config.role == "key")
         return by_role, self.split.key if self.split.mode == "hash" else ()
 
     @property
     def ndcg_at(self) -> int | None:
-        """The number of ranks of each group that NDCG counts; None: no NDCG is computed."""
+        """The number of best-ranked rows of each group that NDCG counts; None: no NDCG is computed."""
         ranking = self.training.ranking
         return self.evaluation.ndcg_at or (None if ranking is None else ranking.k or NDCG_AT)
 
     @property
     def judged_columns(self) -> tuple[str, ...]:
-        """The columns that evaluation or gate name; each has to have one value per row."""
+        """The columns that the sections evaluation and gate name; each column must have one value per row."""
         return tuple(dict.fromkeys([*self.evaluation.columns, *self.gate.columns]))
 
     @property
@@ -262,10 +262,10 @@ class LoadedPipeline(Frozen):
     file: Path
     folder: Path
     overrides: dict[str, Any] = Field(default={})
-    """{dotted key: value} that replace the values of the file, as --set gives them."""
+    """{dotted key: value}: values that replace those of the file, as --set gives them."""
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> "LoadedPipeline":
-        """Returns the pipeline, read again with further keys replaced: {"training.epochs": 3}."""
+        """Returns the pipeline, read again with the values of further keys replaced: {"training.epochs": 3}."""
         return read_pipeline(self.file, self.overrides | dict(overrides))
 
     @property
@@ -274,7 +274,7 @@ class LoadedPipeline(Frozen):
 
     @property
     def serving_file(self) -> Path | None:
-        """The file of serving rows that validation compares the train rows with."""
+        """The file of serving rows with which validation compares the train rows; None if the pipeline names none."""
         serving = self.pipeline.validation.serving
         return self.folder / serving if serving else None
 
@@ -285,7 +285,7 @@ class LoadedPipeline(Frozen):
 
     @property
     def user_files(self) -> dict[str, Path]:
-        """{key that names a module, such as model.name: the user's Python file beside the pipeline}"""
+        """{key: the user's Python file that the key names}, for keys such as model.name; the files are beside the pipeline."""
         pipeline = self.pipeline
         named = {
             "model.name": pipeline.model.name,
@@ -307,7 +307,7 @@ class LoadedPipeline(Frozen):
 
 
 _PATHS = ("source.path", "arrival.done", "predictions.path", "predictions.output")
-"""Keys that are paths from the pipeline's folder."""
+"""Keys whose values are paths relative to the pipeline's folder."""
 
 
 def read_pipeline(path: Path, overrides: Mapping[str, object] | None = None) -> LoadedPipeline:

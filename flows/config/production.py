@@ -20,7 +20,7 @@ from headway.redaction import remember
 from headway.sources.config import DATE_PARTS, SPAN
 
 FLOWS = ("retrain", "backfill", "predict", "monitor")
-"""The flows of a pipeline on a Prefect server; the deployment of each is named after the pipeline."""
+"""The flows of a pipeline on a Prefect server; each has a deployment, which is named after the pipeline."""
 Alarm = Literal["failed", "held", "rejected", "late", "drifting"]
 ALARMS: tuple[Alarm, ...] = get_args(Alarm)
 DATA_QUEUE, GPU_QUEUE = "data", "gpu"
@@ -40,7 +40,7 @@ _FIELDS: tuple[tuple[str, int, int, list[str]], ...] = (
 
 
 def placeholders(path: str) -> set[str]:
-    """Returns the placeholders of spans that a path has, such as {span} or {year}."""
+    """Returns the placeholders in a path that stand for a span or a part of its date, such as {span} or {year}."""
     return {part for part in (SPAN, *DATE_PARTS) if part in path}
 
 
@@ -80,7 +80,7 @@ def check_cron(text: str) -> str:
 
 
 def _number(text: str, low: int, words: list[str]) -> int:
-    """Returns the number that digits or a word such as jan stand for; -1, which no field allows, for another word."""
+    """Returns the number that digits or a word such as jan stand for. Any other word gives -1, which no field allows."""
     if text.isdecimal():
         return int(text)
     return words.index(text) + low if text in words else -1
@@ -128,7 +128,7 @@ class ScheduleConfig(Frozen):
         return self
 
     def of(self, flow: str) -> str | None:
-        """Returns a flow's cron expression; None: it runs only when somebody starts it, as backfill always does."""
+        """Returns a flow's cron expression; None, as always for backfill: the flow runs only when somebody starts it."""
         cron: str | None = getattr(self, flow, None)
         return cron
 

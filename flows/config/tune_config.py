@@ -112,7 +112,7 @@ def default_space(training: Mapping[str, Any], model: Mapping[str, Any] | None) 
     """Returns the default space: learning rate and batch size, and a built-in model's layers, dropout and L2 penalty.
 
     Args:
-        training: the resolved settings of the training; ranges lie around the present values.
+        training: the resolved settings of the training; the ranges lie around these values.
         model: the resolved settings of a built-in model; None: the model is the user's own.
     """
     rate, batch, space = training["learning_rate"], training["batch_size"], Space()
@@ -146,7 +146,7 @@ def _rounded(value: float) -> float:
 
 
 def suggest(trial: Trial, space: Space) -> dict[str, Any]:
-    """Returns a point of the space that Optuna chooses for the trial, {key: value}."""
+    """Returns {key: value}, the settings that Optuna chooses in the space for the trial."""
     point: dict[str, Any] = {}
     for key, values in space.items():
         if not isinstance(values, Range):

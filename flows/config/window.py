@@ -23,7 +23,7 @@ class ChosenWindow:
     size: int | str | None
     """A number of spans or a time; None: all spans."""
     named: bool
-    """Whether the size was set for this run, rather than by pipeline.yaml or not at all."""
+    """Whether the size was set for this run by an option or a parameter, and not by pipeline.yaml or not at all."""
 
     def spans(self, until: str = "latest", known: Sequence[str] | None = None) -> list[str]:
         """Returns the spans of the window, oldest first.
@@ -32,7 +32,7 @@ class ChosenWindow:
             known: all spans that exist; None: they are looked up in the source.
 
         Raises:
-            ConfigError: there are too few, or one is missing.
+            ConfigError: there are too few spans, or one is missing.
         """
         source = self.loaded.pipeline.source
         where = "--window" if self.named or self.size is None else f"{self.loaded.file}: window"

@@ -1,4 +1,4 @@
-"""Headway's Prefect flows, deployments, and a worker that ends after its runs have saved. Needs the extra `prefect`."""
+"""Headway's Prefect flows, their deployments, and a worker that stops after its runs have saved. Needs the extra `prefect`."""
 
 import sys
 
@@ -6,7 +6,7 @@ from flows.config.extras import require
 from headway.errors import ConfigError
 
 HEARTBEAT = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
-"""How often a flow run says that it lives, in seconds; Prefect itself waits 180."""
+"""The seconds between two heartbeats, by which a flow run tells that it lives; Prefect's default is 180."""
 
 ENVIRONMENT = HEARTBEAT | {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -14,7 +14,7 @@ ENVIRONMENT = HEARTBEAT | {
     "TF_CPP_MIN_LOG_LEVEL": "2",
     "OPENBLAS_NUM_THREADS": "1",
 }
-"""Environment variables of a process that runs flows and of its child processes; one that is set already stays."""
+"""Environment variables of a process that runs flows and of its child processes. A variable that is set already is kept."""
 
 try:
     require("prefect", where="flows.orchestration")

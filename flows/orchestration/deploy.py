@@ -6,8 +6,8 @@
         undeploy(client, "flights")
     entries(loaded, pool="headway")                # the deployments as prefect.yaml lists them, for `prefect deploy --all`
 
-The server's state is compared first, so a second call writes nothing. Schedules, automations and deployments of others
-are left alone: Headway's schedules have its slug, its automations its prefix, its deployments its entrypoints.
+The server's state is compared first, so that a second call writes nothing. Only what Headway made is changed: schedules with
+Headway's slug, automations with its name prefix, deployments with its entrypoints.
 """
 
 import contextlib
@@ -42,8 +42,8 @@ COMMAND = (
     'python -P -W ignore::RuntimeWarning:runpy -c "import runpy, flows.orchestration.flows; '
     "runpy.run_module('prefect.engine', run_name='__main__')\""
 )
-"""The command of a flow run. Prefect's own command puts the working directory first on the import path: a flows/ folder
-there would hide Headway's. The ignored warning says that the engine is imported already."""
+"""The command of a flow run. Prefect's own command puts the working directory first on the import path, where a flows/ folder
+would hide Headway's package. The ignored warning says that the engine is imported already."""
 ENTRYPOINTS = {name: f"flows.orchestration.flows.{name}" for name in FLOWS}
 
 Retrain = ScheduleConfig | Literal[False] | None
@@ -57,15 +57,15 @@ def deploy(
     retrain: Retrain = None,
     gpus: int | None = None,
 ) -> Changes:
-    """Bring a pipeline's queues, deployments and automations on the server up to date; returns changes in words.
+    """Bring a pipeline's queues, deployments and automations on the server up to date; returns a line of text for each change.
 
     Args:
-        retrain: the schedule of retrain, in place of the file's; False: none, it runs when it is started; None: the
-            file's, or, if the file has none, the server's.
-        gpus: how many trainings may run on the queue gpu at once; None: its limit on the server, or one.
+        retrain: the schedule of the flow retrain; False: no schedule; None: the schedule in pipeline.yaml, or, if there is none,
+            the schedule on the server.
+        gpus: the number of trainings that may run at once on the queue gpu; None: the queue's limit on the server, else one.
 
     Raises:
-        ConfigError: a notification or Secret block does not exist, a schedule is wrong, or another file has the pipeline's name.
+        ConfigError: a notification or Secret block does not exist, or another program's deployment has the pipeline's name.
     """
     file = loaded.file
     blocks = {
@@ -96,7 +96,7 @@ def undeploy(client: SyncPrefectClient, pipeline: str) -> Changes:
 
 
 def lost_run_problems(client: SyncPrefectClient, pipeline: str) -> list[str]:
-    """Returns why the server would not end flow runs whose process and worker died; an empty list if it would."""
+    """Returns the reasons why the server would not end flow runs whose process and worker died; empty if it would end them."""
     names = {f"headway {pipeline}: {name}" for name in LOST}
     off = [each.name for each in _read_automations(client) if each.name in names and not each.enabled]
     found = [f"automation {name!r} is switched off: lost flow runs stay as they are" for name in off]
@@ -109,7 +109,7 @@ def lost_run_problems(client: SyncPrefectClient, pipeline: str) -> list[str]:
 
 
 def _limit(client: SyncPrefectClient, pool: str, trainings: int | None) -> Changes:
-    """Limit the concurrent runs of the queue gpu to `trainings`; None: to its present limit, or one; return changes."""
+    """Limit the concurrent runs of the queue gpu to `trainings` (None: its present limit, else one); returns the changes."""
     create_queues(client, pool, [GPU_QUEUE])
     queue = client.read_work_queue_by_name(GPU_QUEUE, pool)
     wanted = trainings or queue.concurrency_limit or 1
@@ -231,10 +231,10 @@ def _plain(value: Any) -> Any:
 
 
 def _block(client: SyncPrefectClient, name: str, where: str, *, notifies: bool = False) -> UUID:
-    """Returns the id of a block by type/name.
+    """Returns the id of the Prefect block `name`, which is type/name.
 
     Raises:
-        ConfigError: the block does not exist, or it `notifies` and is of another type.
+        ConfigError: the block does not exist, or `notifies` is set and the block is of no notification type.
     """
     kind, _, title = name.partition("/")
     try:
@@ -259,7 +259,7 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
     """Returns the pipeline's deployments as entries of prefect.yaml.
 
     Args:
-        retrain: the schedule of retrain, in place of the file's; False: none; None: the file's.
+        retrain: the schedule of the flow retrain; False: no schedule; None: the schedule in pipeline.yaml.
     """
     found = []
     for name in ENTRYPOINTS:
@@ -295,8 +295,8 @@ def automations(
     """Returns the pipeline's automations.
 
     Args:
-        deployments: ids by the flow's name.
-        blocks: ids of the notification blocks in `alarms.notify`, by type/name.
+        deployments: {flow's name: the deployment's id}
+        blocks: {type/name of a notification block in `alarms.notify`: the block's id}
     """
     pipeline, alarms = loaded.pipeline, loaded.pipeline.alarms
     ids = [f"prefect.deployment.{id}" for id in sorted(map(str, deployments.values()))]
@@ -309,7 +309,7 @@ def automations(
         found.append(AutomationCore(name=name, description=about, trigger=fired_by, actions=actions, tags=tags))
 
     def missing(after: set[str], expect: set[str], seconds: int) -> dict[str, Any]:
-        """Returns the fields of a trigger that fires if no event of `expect` follows one of `after` in time."""
+        """Returns the fields of a trigger that fires if no event of `expect` follows an event of `after` within `seconds`."""
         within = timedelta(seconds=seconds)
         return {"posture": Posture.Proactive, "after": _events(after), "expect": _events(expect), "within": within}
 
@@ -343,9 +343,9 @@ LOST: dict[str, tuple[set[str], set[str], int, str]] = {
         "no heartbeat for 15 min: its process is gone, or it cannot reach the server",
     ),
 }
-"""How the server finds lost flow runs: {name: (events, later events, seconds, message)}. A run is lost if none of the
-later events follows within the seconds and it has not ended. Workers are quicker: a living one reports a process that
-died, and Headway's worker reports at its start the processes that died with the worker before it."""
+"""How the server finds lost flow runs: {name: (events, later events, seconds, message)}. After one of the events, a run is lost
+if it neither ends nor has one of the later events within the seconds. Workers are quicker: a living worker reports a process
+that died. When Headway's worker starts, it reports the processes that died with the worker before it."""
 
 
 def _events(names: Collection[str]) -> set[str]:

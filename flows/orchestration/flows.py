@@ -8,8 +8,8 @@
 They are ordinary flows: any worker runs them, and so does `retrain.serve(...)`. Prefect decides when and where; the store's
 fingerprints decide what has to run, so Prefect's own caching and result storage are off. Each step of the DAG is a task.
 
-A flow run is named after the pipeline, what it is about, and how it ended: "flights 2013-01 to 2013-06: promoted 3". A user's
-mistake or broken data is a state with the words that the command line prints; docs/prefect.md lists the states.
+A flow run's name tells its pipeline, its spans, and how it ended: "flights 2013-01 to 2013-06: promoted 3". After a mistake of
+the user or with broken data, the state's message has the words that the command line prints; docs/prefect.md lists the states.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ from headway.redaction import protect, redact, scrub
 from headway.stages.step import Output, Step
 
 WAIT_SECONDS = 60.0
-"""The seconds that a run waits for an earlier run of its pipeline, such as one that was stopped and still saves."""
+"""The seconds that a run waits for an earlier run of its pipeline to end, such as a stopped run that is still saving."""
 SAME_STOP_SECONDS = 10.0
 """Signals this soon after the first count as the same stop: a flow run may get one each from supervisor and worker."""
 
@@ -81,9 +81,9 @@ class Ending:
     message: str
     """A sentence, for the state."""
     word: str
-    """One or two words, for the name of the run: promoted 3."""
+    """One or two words, for the name of the flow run: promoted 3."""
     alarm: Alarm | None = None
-    """The alarm that it raises: the flow run's state gets its name, for which an automation waits."""
+    """The alarm to raise; None: no alarm. The flow run's state gets the alarm's name, for which an automation waits."""
 
 
 Work = Callable[[LoadedPipeline, RunLog], Ending]
@@ -137,7 +137,7 @@ def retrain(
 
 
 def flow_ending(record: RunRecord) -> Ending:
-    """Returns a run's ending: the message for the flow run's state, the word for its name, and the alarm if any."""
+    """Returns a run's ending: the message for the flow run's state, the words for its name, and the alarm if there is one."""
     ending = ending_of(record)
     promoted = f" {record.version}" if record.state == "promoted" else ""
     alarms: dict[State, Alarm] = {State.REJECTED: "rejected", State.NEEDS_PERSON: "held"}
@@ -244,7 +244,7 @@ def flow_body(
 
     Args:
         set: keys of the pipeline and other values for them.
-        about: returns what the name of the flow run says it is about, such as the window.
+        about: returns the part of the flow run's name that tells what the flow run works on, such as the window.
     """
     protect()
     outlive_reader()
@@ -293,7 +293,7 @@ def _is_retried() -> bool:
 
 
 def _unhappy(error: HeadwayError, why: str | None = None) -> FlowState[None]:
-    """Returns the state of a run or task that ended with an error; `why`: the server's reason to cancel it."""
+    """Returns the state of a flow run or task that ended with `error`: Failed, or Cancelled, with the reason `why` if given."""
     if not isinstance(error, Cancelled):
         return Failed(message=str(error))
     return CancelledState(message=str(error) if why in (None, error.problem) else f"{why}: {error}")
@@ -338,11 +338,11 @@ class Tasks:
 
 @functools.cache  # once in a process
 def outlive_reader() -> None:
-    """Make this process's prints hide secrets, and drop their text instead of failing once nobody reads it.
+    """Make stdout and stderr of this process redact secrets, and drop text instead of failing once nobody reads it.
 
-    A flow run prints into a pipe that its worker reads. When the worker dies the pipe breaks, and the next line printed
-    would end the run: rich, which Prefect prints with, raises SystemExit. The log on Prefect's server still gets every line.
-    Prefect's log handlers hold the streams already, so it is the streams themselves that change.
+    A flow run prints into a pipe that its worker reads. When the worker dies, the pipe breaks, and the next line printed would
+    end the run: the library rich, with which Prefect prints, raises SystemExit. The log on Prefect's server still gets all lines.
+    Prefect's log handlers hold the stream objects already, so the streams are changed in place.
     """
     for stream in (sys.stdout, sys.stderr):
         _outlive_reader_of(stream)
@@ -367,10 +367,10 @@ def _outlive_reader_of(stream: Any) -> None:
 
 
 def go_on_without_lease() -> None:
-    """Let flow runs go on when the lease of their deployment's concurrency slot cannot be renewed.
+    """Let flow runs go on if the lease of their deployment's concurrency slot cannot be renewed.
 
-    Prefect ends such a run, so a server that is away for a few seconds at the wrong moment would end a training. The
-    store's run lock keeps two runs of a pipeline apart without any server. Patches a private name of Prefect's engine.
+    Prefect itself ends such a run, so an outage of a few seconds at the wrong moment would end a training. The store's run lock
+    keeps two runs of a pipeline apart without any server. Patches a private name of Prefect's engine.
     """
     maintain = flow_engine.maintain_concurrency_lease
 
@@ -381,7 +381,7 @@ def go_on_without_lease() -> None:
 
 
 def _is_no_state(record: logging.LogRecord) -> bool:
-    """Tells whether to keep a log record: drops Prefect's tracebacks of states, which the flow has put into words."""
+    """Returns whether to keep a log record: not Prefect's traceback of a failed or cancelled state, which the flow has logged."""
     return not (record.exc_info and isinstance(record.exc_info[1], FailedRun | CancelledRun))
 
 

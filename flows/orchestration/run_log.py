@@ -3,7 +3,7 @@
     log = RunLog(stops, pipeline="flights")              # inside a flow
     log.report.note("...")                               # the flow's log; a step's lines go to its task's log
 
-Progress is a line every ten seconds at most. The TensorFlow process's own lines come through `report` as well.
+Progress is a line every ten seconds at most. The lines that the TensorFlow process prints come through `report` as well.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from flows.pipeline.listeners import LineWriter, Reporter, Scope
 from flows.records import RunRecord, State
 from flows.report.markdown import markdown
 from flows.report.model import Section, Table
-from flows.report.page import key_of, step_section
+from flows.report.page import artifact_key, step_section
 from flows.report.site import site_of_report
 from flows.report.verdict import ending_of, ending_section
 from headway.redaction import redact
@@ -29,7 +29,7 @@ from headway.stages.step import Output
 
 
 class RunLog(LineWriter):
-    """Writes lines into the flow run's log, and artifacts beside it; the flow, its tasks and other threads use it."""
+    """Writes lines into a flow run's log and publishes artifacts. The flow, its tasks and other threads share one object."""
 
     seconds = 10.0
 
@@ -49,7 +49,7 @@ class RunLog(LineWriter):
     def on_output(self, scope: Scope, output: Output[Any]) -> None:
         super().on_output(scope, output)
         if (part := step_section(output)) is not None:
-            self._publish(key_of(output), part)
+            self._publish(artifact_key(output), part)
 
     def on_run(self, scope: Scope, record: RunRecord) -> None:
         if record.state == State.RUNNING or (record.last is not None and record.error is None):
@@ -61,11 +61,11 @@ class RunLog(LineWriter):
         self._publish("verdict", part)
 
     def table(self, key: str, about: str, rows: Sequence[dict[str, Any]]) -> None:
-        """Publish a table as an artifact; a later table with the same key is its next version."""
+        """Publish a table as an artifact of Prefect; a later table with the same key becomes its next version."""
         self._publish(key, Section(about, tables=[Table(about, rows)]))
 
     def _publish(self, key: str, part: Section) -> None:
-        """Publish a section as an artifact; a failure is written to the log and does not end the run."""
+        """Publish a report section as an artifact of Prefect. A failure is logged and does not end the run."""
         try:
             if self._stops.state() is None:  # Prefect's client would try for a minute
                 raise ConnectionError("the Prefect server does not answer")

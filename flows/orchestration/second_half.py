@@ -1,7 +1,7 @@
 """The second half of a retrain whose pipeline has `queues: {tensorflow: gpu}`: a flow run of its own, on that queue.
 
-The first half schedules it two minutes ahead. A deployment allows one run at a time and cancels a second one. So when
-the first half is Completed, `start_second_half` starts it. If that half's process dies before, it starts as scheduled.
+The first half schedules the second one two minutes ahead, since a deployment allows one run at a time and cancels another. When
+the first half is Completed, `start_second_half` starts the second. If the first half dies before, the second starts on schedule.
 """
 
 import datetime
@@ -24,11 +24,11 @@ from headway.messages import window_text
 
 LATER_SECONDS = 120.0
 _COLLISION = "Deployment concurrency limit reached."
-"""Prefect's message for a second half that was cancelled, as an outage of the server kept the first one longer."""
+"""Prefect's message for a second half that was cancelled, since the first half still ran after an outage of the server."""
 
 
 def schedule_second_half(loaded: LoadedPipeline, record: RunRecord, queue: str, log: RunLog) -> str:
-    """Schedule on `queue` a flow run that trains on this one's prepared window; returns this one's last message."""
+    """Schedule on `queue` a flow run that trains on the window that this run prepared; returns the text that ends this run."""
     window = window_text(record.spans)
     log.wait_for_server()
     log.report.check()
@@ -47,7 +47,7 @@ def schedule_second_half(loaded: LoadedPipeline, record: RunRecord, queue: str, 
 
 
 def start_second_half(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Start the second half of a flow run, if it has one, as soon as the flow run is Completed; a Prefect hook."""
+    """Start the second half of a flow run, if there is one. A hook that Prefect calls when the flow run is Completed."""
     with get_client(sync_client=True) as client:
         second = second_half_of(client, str(flow_run.id))
         if second and second.state and (second.state.is_scheduled() or second.state.message == _COLLISION):
@@ -65,7 +65,7 @@ def _key(flow_run: str | None) -> str:
 
 
 def local_path(pipeline: str) -> str:
-    """Returns a pipeline's path on this machine: below the folder HEADWAY_PIPELINES if it is set, else unchanged."""
+    """Returns a pipeline's path on this machine: below the folder in the variable HEADWAY_PIPELINES if set, else unchanged."""
     path, folder = Path(pipeline), os.environ.get("HEADWAY_PIPELINES")
     is_file = path.suffix in (".yaml", ".yml")
     return str(Path(folder).joinpath(*path.parts[-2 if is_file else -1 :])) if folder else pipeline

@@ -68,8 +68,8 @@ def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
 
 
 def get_once(client: SyncPrefectClient, path: str) -> httpx.Response:
-    """Returns the server's answer to a GET request that is sent once. Prefect's own client retries for a minute, and
-    only for the whole process can that be changed. Uses a private name of Prefect's client.
+    """Returns the server's answer to a GET request that is sent only once. Prefect's own client retries for a minute, which can
+    be changed only for the whole process. Uses a private name of Prefect's client.
 
     Raises:
         httpx.HTTPError: the server does not answer.
@@ -79,7 +79,7 @@ def get_once(client: SyncPrefectClient, path: str) -> httpx.Response:
 
 
 def create_queues(client: SyncPrefectClient, pool: str, names: Sequence[str]) -> list[str]:
-    """Create those of the named work queues that a pool lacks; returns their names."""
+    """Create the work queues in `names` that a pool lacks; returns the names of the queues created."""
     there = {queue.name for queue in client.read_work_queues(pool)}
     missing = [name for name in names if name not in there]
     for name in missing:
@@ -100,7 +100,7 @@ def worker_command(pool: str, queue: str) -> str:
 
 
 def start_run(deployment: str, key: str, parameters: Mapping[str, Any], **options: Any) -> FlowRun:
-    """Start a run of a deployment, and return it; a later call with the same key returns the same run.
+    """Start a run of a deployment, and return the run. A later call with the same `key` returns the same run.
 
     Args:
         deployment: "flow/deployment".
@@ -121,20 +121,20 @@ def start_run(deployment: str, key: str, parameters: Mapping[str, Any], **option
 class StopRequests:
     """Asks the server whether one flow run should stop.
 
-    A worker passes on a cancellation to the flow runs that it started, while it lives. The state of a flow run may also be set
-    through the API or by an automation, and the flow run may be deleted, which no worker hears of.
+    A living worker passes a cancellation on to the flow runs that it started. But a flow run may also be deleted, or its state be
+    set through the API or by an automation, and no worker hears of that.
     """
 
     def __init__(self, flow_run: str):
         self._flow_run = flow_run
         self.stop = threading.Event()
-        """Set when the run is not to go on."""
+        """An event that is set when the flow run should stop."""
         self._client: SyncPrefectClient | None = None
         self.why: str | None = None
-        """Why the server wants the run to end."""
+        """Why the server wants the flow run to stop; None: it does not want that."""
 
     def state(self) -> str | None:
-        """Returns the type of the flow run's state; DELETED: it is gone from the server; None: the server is away."""
+        """Returns the type of the flow run's state; DELETED: the server has no such run; None: the server does not answer."""
         try:
             if self._client is None:  # making one costs 50 ms
                 self._client = get_client(sync_client=True)
@@ -156,7 +156,7 @@ class StopRequests:
         """Ask the server once, and raise if the run should not continue.
 
         Raises:
-            Cancelled: the run is not to go on.
+            Cancelled: the flow run should stop.
         """
         self.poll()
         if self.stop.is_set():
@@ -164,7 +164,7 @@ class StopRequests:
 
     @contextlib.contextmanager
     def polling(self, seconds: float = POLL_SECONDS) -> Iterator[None]:
-        """Poll every few seconds in a thread, while the block runs."""
+        """Within the block, call `poll` every `seconds` seconds in a thread."""
         done = threading.Event()
 
         def watch() -> None:
@@ -179,7 +179,7 @@ class StopRequests:
             done.set()
 
     def wait_for_server(self, seconds: float = AWAY_SECONDS) -> None:
-        """Wait until the server answers, so that it can be told how the run ended; at most `seconds`."""
+        """Wait until the server answers, so that it can be told how the run ended. Waits at most `seconds`, or until `stop`."""
         deadline = time.monotonic() + seconds
         while self.state() is None and time.monotonic() < deadline and not self.stop.wait(POLL_SECONDS):
             pass

@@ -2,12 +2,12 @@
 
     python -P -m flows.orchestration.worker --pool headway  # instead of: prefect worker start --pool headway --type process
 
-Prefect's own process worker kills its flow runs when it is stopped: nothing is saved, and their states stay Running. This
-one, on SIGTERM, SIGINT or SIGHUP, takes no new flow runs, sends SIGTERM to those it has, waits until they have saved and
-reported how they ended, then stops. A second signal stops it at once.
+Prefect's own process worker kills its flow runs when it is stopped: nothing is saved, and their states stay Running. On SIGTERM,
+SIGINT or SIGHUP this worker takes no new flow runs and sends SIGTERM to its running ones. It stops when they have saved and
+reported how they ended. A second signal stops it at once.
 
-When it starts it reports the flow runs of this host that died with the worker before it, and later those whose end nobody
-could report: Prefect's `infrastructure_pid` of a flow run names its process, with its host and its start.
+At its start the worker reports the flow runs of this host that died with an earlier worker. Later it reports those whose end
+nobody could report. A flow run's `infrastructure_pid` tells which process runs it: the host, the pid and the start time.
 """
 
 import abc
@@ -48,12 +48,12 @@ POLL_SECONDS = 5.0
 """The seconds between two polls for flow runs, unless PREFECT_WORKER_QUERY_SECONDS is set. Prefect's default is 10 s."""
 GONE = "its process is gone"
 POLLS = "polls for flow runs"
-"""What the worker prints once it polls; a supervisor may wait for it."""
+"""The words that the worker prints once it polls; a supervisor may wait for them."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types keeps its own "process"
-    """A Prefect process worker that drains: it lets its flow runs save and end before it stops. Outlives outages."""
+    """A Prefect process worker that lets its flow runs save and end before it stops, and outlives outages of the server."""
 
     def __init__(self, **options: Any):
         super().__init__(**options)
@@ -81,8 +81,8 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
             self._gone = self._gone if found is None else found
 
     async def _outlive(self, asking: Awaitable[Any]) -> Any:
-        """Returns the awaited answer; None while the server or its database is away. Prefect's worker would end itself,
-        and the flow runs that it started, after a minute and a half of such errors."""
+        """Returns the awaited answer; None while the server or its database is away. After a minute and a half of such errors
+        Prefect's own worker would end itself and the flow runs that it started."""
         try:
             answer = await asking
         except (httpx.TransportError, httpx.HTTPStatusError) as error:
@@ -115,7 +115,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
             self.engines.pop(flow_run.id, None)
 
     async def drain(self, seconds: float) -> None:
-        """Take no new flow runs, send SIGTERM to the running ones, and wait for their end; at most `seconds`."""
+        """Take no new flow runs, send SIGTERM to the running ones, and wait at most `seconds` seconds for their end."""
         self._draining = True
         signalled: set[int] = set()
         deadline = time.monotonic() + seconds
@@ -146,7 +146,7 @@ def check_command_on_path(command: str | None, environ: Mapping[str, str | None]
 
 
 async def serve(worker: Worker, grace: float, *, with_healthcheck: bool = False) -> None:
-    """Run the worker until a signal stops it: the first one drains it for up to `grace` seconds, a second stops it."""
+    """Run the worker until a signal. The first one drains the worker for up to `grace` seconds, a second stops it at once."""
     loop = asyncio.get_running_loop()
     serving = loop.create_task(worker.start(with_healthcheck=with_healthcheck))
     stopping: list[asyncio.Task[None]] = []
@@ -172,7 +172,7 @@ async def serve(worker: Worker, grace: float, *, with_healthcheck: bool = False)
 
 
 def flow_runs_here(client: SyncPrefectClient, pool: str) -> Iterator[tuple[dict[str, Any], int, bool]]:
-    """Yields the unfinished flow runs of a pool whose process is or was on this host, with its pid and whether it lives."""
+    """Yields the unfinished flow runs of a pool whose process is or was on this host; each with the pid and whether it lives."""
     query = {
         "flow_runs": {"state": {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}},
         "work_pools": {"name": {"any_": [pool]}},
@@ -184,11 +184,11 @@ def flow_runs_here(client: SyncPrefectClient, pool: str) -> Iterator[tuple[dict[
 
 
 def end_lost_runs(pool: str, known: set[str] | None = None) -> set[str]:
-    """Set a pool's flow runs whose process on this host is gone to Crashed, or Cancelled if asked; returns their states' ids.
+    """End a pool's flow runs whose process on this host is gone, as Crashed or Cancelled; returns the state ids of all such.
 
     Args:
-        known: what the last call returned. A state that is not in it is left for the next call: a worker may be about to
-            report that run, or to start it again. None: the first call, which leaves only runs that are Pending.
+        known: what the last call returned. A run whose state is not in it is left for the next call, since a worker may be about
+            to report it or start it again. None: this is the first call, which leaves only the Pending runs.
     """
     gone = set()
     with get_client(sync_client=True) as client:

@@ -4,8 +4,8 @@
     result.rows[0].until, result.rows[0].state           # "2013-01", "kept"
 
 Nothing is promoted unless `promote` is set. A window older than the champion's is judged as well. If the champion was
-trained on its eval rows, the verdict is that a person has to decide, with `promote` too: an old model goes into
-production only by a person's `headway run --until ... --force`.
+trained on the window's eval rows, the verdict is that a person has to decide, even with `promote`. An old model goes
+into production only if a person types `headway run --until ... --force`.
 
 Outputs lie in the store like those of any run, so a backfill that was interrupted goes on from there when called again.
 """
@@ -39,7 +39,7 @@ Wrap = Callable[[Executor, Reporter], Executor]
 
 
 class BackfillWindow(Frozen):
-    """The result of one window of a backfill, which is named by its last span."""
+    """The result of one window of a backfill. Its last span names the window."""
 
     until: str
     state: str
@@ -106,7 +106,7 @@ def backfill(
     wrap: Wrap = lambda engine, report: engine,
     on_row: OnRow = lambda rows: None,
 ) -> Backfill:
-    """Runs one window for each span from `first` to `last`: the window that ends with this span; see the module.
+    """Runs the pipeline on one window for each span from `first` to `last`, the last span of the window; see the module.
 
     Args:
         context: gives the size of each window.
@@ -135,7 +135,7 @@ def backfill(
 
 
 def _ends(source: SourceConfig, first: str, last: str) -> list[str]:
-    """Returns the source's spans from `first` to `last`, in order; ConfigError if there are none."""
+    """Returns the last span of each window: the source's spans from `first` to `last`. ConfigError if there are none."""
     every = spans(source)
     until = select_window(every, None, last, "allow")[-1]
     if not (ends := [span for span in every if first <= span <= until]):
@@ -166,7 +166,7 @@ class _Windows:
             self._add(row.model_copy(update={"spans": (row.until,)}))
 
     def run(self, ends: Sequence[str], parallel: int) -> None:
-        """Runs the windows, the oldest first: one alone, which may write the schema, then `parallel` at a time."""
+        """Runs the windows, the oldest first. The first, which may write the schema, runs alone, then `parallel` at a time."""
         every, ready = spans(self.context.loaded.pipeline.source), list[str]()
         for until in ends:
             try:

@@ -7,7 +7,7 @@ facts_of(context, reference)             # the facts of a version that is publis
 from collections.abc import Iterable
 from typing import Any
 
-from flows.pipeline.context import Context, Judge
+from flows.pipeline.context import ComparedVersion, Context
 from headway.config import Frozen
 from headway.errors import StoreError
 from headway.evaluation.requests import Champion, Parts, spans_trained_on
@@ -23,15 +23,15 @@ from tfcore.export.request import Exported
 from tfcore.train.request import TrainRequest
 
 
-def judges_of(context: Context) -> list[Judge]:
-    """Returns the champion, and the anchor if it is another version; empty without a champion. Notes a lost anchor."""
+def judges_of(context: Context) -> list[ComparedVersion]:
+    """Returns the champion, and the anchor if it is another, older version; [] without a champion. Notes a lost anchor."""
     if (champion := context.champion) is None:
         return []
-    judges = [Judge("champion", champion, label_mismatch(context, champion))]
+    judges = [ComparedVersion("champion", champion, label_mismatch(context, champion))]
     if (number := context.registry.anchor()) not in (None, champion.number):
         try:
             anchor = context.registry.version(number)
-            judges.append(Judge("anchor", anchor, label_mismatch(context, anchor)))
+            judges.append(ComparedVersion("anchor", anchor, label_mismatch(context, anchor)))
         except StoreError as error:
             text = (
                 f"version {number}, the anchor, cannot be compared ({error.problem}), and the champion takes its place"
@@ -51,7 +51,7 @@ def label_mismatch(context: Context, champion: Version) -> str | None:
 
 
 def trained_parts(version: Version) -> Parts:
-    """Returns the parts, each (span, split), that a version and its warm-start versions were trained on."""
+    """Returns the (span, split) parts that a version, or an earlier version whose weights it began with, was trained on."""
     parts = [*version.facts.get("inherited_parts", []), *version.facts.get("train_parts", [])]
     return tuple(dict.fromkeys((span, part) for span, part in parts))
 
@@ -62,7 +62,7 @@ def trained_on_eval_rows(context: Context, version: Version) -> bool:
     return bool(spans_trained_on(trained_parts(version), digest, context.parts["eval"], context.split_digest))
 
 
-def judge_predictions(context: Context, judge: Judge) -> Output[Evaluated] | None:
+def judge_predictions(context: Context, judge: ComparedVersion) -> Output[Evaluated] | None:
     """Returns the output with a version's predictions of the eval rows; None if the version cannot be compared."""
     return None if judge.reason is not None else context.output(judge.title)
 
@@ -72,8 +72,8 @@ def saved_model(version: Version) -> SavedModel:
     return SavedModel(path=path, version=version.number, export=version.facts.get("export"))
 
 
-def compared_champion(context: Context, judge: Judge) -> Champion:
-    """Returns a version for the gate's request: its facts, and its predictions or the reason why there are none."""
+def compared_champion(context: Context, judge: ComparedVersion) -> Champion:
+    """Returns a version for the gate's request: its facts, and its predictions or the reason why it has none."""
     facts, reason, predictions = judge.version.facts, judge.reason, None
     if (scored := judge_predictions(context, judge)) is not None:
         reason = scored.value.incompatible
@@ -93,19 +93,19 @@ def compared_champion(context: Context, judge: Judge) -> Champion:
 
 
 def predictions_of(scored: Output[Evaluated]) -> Ref[Evaluated]:
-    """Returns a reference to the file of a model's predictions; without a path if the model cannot score the rows."""
+    """Returns a reference to the file of a model's predictions; it has no path if the model cannot score the rows."""
     return scored.ref(scored.value.predictions)
 
 
 def rolled_back(context: Context, trained: str) -> str | None:
-    """Returns number and reason of a rolled-back version with this training's fingerprint; None if there is none."""
+    """Returns text such as "version 3, <reason>" if a version of the training `trained` was rolled back; else None."""
     reasons = context.registry.rolled_back()
     numbers = [version.number for version in context.registry.versions() if version.facts.get("train") == trained]
     return next((f"version {number}, {why}" for number, why in reasons.items() if number in numbers), None)
 
 
 def split_change_notes(context: Context, champion: Version) -> list[Note]:
-    """Returns a note if the split assigns rows otherwise than it did for the champion; else an empty list."""
+    """Returns a note if the split assigned rows in another way when the champion was judged; else an empty list."""
     before = champion.facts.get("split")
     if not before or before == context.split_digest:
         return []
@@ -115,7 +115,7 @@ def split_change_notes(context: Context, champion: Version) -> list[Note]:
 
 
 def recognise_same_model(context: Context) -> None:
-    """Set `context.same_model` if the candidate is the champion (not with --force): only evaluate and export go on."""
+    """Set `context.same_model` if the candidate is the champion (not with --force). Then only evaluate or export may follow."""
     champion = context.champion
     if (
         champion is None

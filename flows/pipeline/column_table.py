@@ -3,7 +3,7 @@
     rows = column_table(columns, pipeline, notes, parameters)
     rows[0]                # {"column": "carrier", "type": "text", "transform": "vocabulary (16)", "why": "auto"}
 
-It has a row for every column of the source, also for columns that were left out or that make the label.
+The table has a row for every column of the source, also for columns that were left out or that make the label.
 `headway schema --columns` prints it.
 """
 

@@ -76,10 +76,10 @@ _BY_TYPE: dict[str, tuple[str, ...]] = {
 
 
 class Prepared(Frozen):
-    """A window that another run has prepared, up to its transform; the run that trains on it may have no raw files.
+    """A window that another run has prepared up to its transform. The run that trains on it may have no raw files.
 
-    It has what the keys of the data stages take from raw files and from files beside the pipeline, so that the outputs
-    of these stages are found in the store.
+    The fields are what the keys of the data stages depend on: facts of raw files and of files beside the pipeline. With
+    these facts, the outputs of the data stages are found in the store.
     """
 
     spans: tuple[str, ...]
@@ -90,7 +90,7 @@ class Prepared(Frozen):
     unread: tuple[str, ...]
     """Columns of the newest files that the schema lacks."""
     serving: dict[str, int | str] | None
-    """The checksum of the file that `validation.serving` names; None: it names none."""
+    """The checksum of the file that `validation.serving` names; None: no file is named."""
 
 
 @dataclass(frozen=True)
@@ -102,14 +102,14 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Judge:
-    """A version that the candidate is compared with, scored on the same rows."""
+class ComparedVersion:
+    """A version that the candidate is compared with on the same rows: the champion, or the anchor, an older version."""
 
     role: str
     """champion or anchor."""
     version: Version
     reason: str | None = None
-    """The reason why it cannot score these rows; None: it can."""
+    """The reason why the version cannot score these rows; None: it can score them."""
 
     @property
     def title(self) -> str:
@@ -119,7 +119,7 @@ class Judge:
 
 @dataclass
 class Context:
-    """One run of a pipeline over a window."""
+    """The state of one run of a pipeline over a window: what was asked for, and the results of the steps so far."""
 
     loaded: LoadedPipeline
     store: Store
@@ -131,7 +131,7 @@ class Context:
     last: str | None = None
     """The stage to stop after; None: the run goes on to the promotion."""
     alias: str | None = None
-    """The alias that is pointed at a candidate that passes; the champion then stays. None: it becomes the champion."""
+    """The alias to point at a candidate that passes; the champion then stays. None: the candidate becomes the champion."""
     trial: TrialConfig | None = None
     """Set for a trial of a study, which trains without a holdout of the train rows; else None."""
     prepared: Prepared | None = None
@@ -159,7 +159,7 @@ class Context:
     """The champion that the candidate is compared with; None: there is none, or the candidate is the champion."""
     parent: Version | None = field(default=None, init=False)
     """The version whose weights the training begins with; None: it begins with initial weights."""
-    judges: list[Judge] = field(default_factory=list, init=False)
+    judges: list[ComparedVersion] = field(default_factory=list, init=False)
     """The versions that the candidate is compared with."""
     candidate: Candidate | None = field(default=None, init=False)
     same_model: Verdict | None = field(default=None, init=False)
@@ -169,7 +169,7 @@ class Context:
     facts: dict[str, Any] = field(default_factory=dict, init=False)
     """The facts that the registry keeps of a version that is published from this run."""
     over: bool = field(default=False, init=False)
-    """Whether the run ends here, since nothing is left to do."""
+    """Whether the run ends after the present stage, since nothing is left to do."""
     follows: list[str] = field(default_factory=list, init=False)
     """In a plan: the stages up to the verdict whose steps are not known, since their inputs do not exist yet."""
     later: list[str] = field(default_factory=list, init=False)
@@ -177,13 +177,13 @@ class Context:
     _titles: dict[str, Output[Any]] = field(default_factory=dict, init=False)
 
     def fresh(self) -> "Context":
-        """Returns a copy of the context as before the first step, with what was read from the raw files already."""
+        """Returns a copy as it was before the first step; it keeps what was read from the raw files already."""
         other = replace(self)
         other.__dict__ |= {name: self.__dict__[name] for name in ("spans", "parts", "columns") if name in self.__dict__}
         return other
 
     def begin(self) -> None:
-        """Take the notes of the columns, and whether the schema is inferred; called before the first step."""
+        """Set the notes to the columns' own, and set whether this run infers the schema. Called before the first step."""
         self.notes, self.infers = list(self.columns.notes), self.columns.inferred
 
     # --- what it was asked for
@@ -206,7 +206,7 @@ class Context:
 
     @cached_property
     def code(self) -> dict[str, str]:
-        """{module, task, loss: digest of the user's file}: a stage that calls the user's code depends on them."""
+        """{"module", "task" or "loss": digest of the user's file}; stages that call the user's code have these in their keys."""
         named, keys = self.loaded.user_files, {"module": "model.name", "task": "task", "loss": "training.loss"}
         return {name: user_files.digest(named[key]) for name, key in keys.items() if key in named}
 
@@ -228,7 +228,7 @@ class Context:
 
     @cached_property
     def parts(self) -> dict[str, tuple[Part, ...]]:
-        """{split of the window: its parts (span, split of the span)}; empty for a run that ends with the ingest."""
+        """{split of the window: its parts, each (span, split of the span)}; empty for a run that ends with the ingest."""
         # a span alone can be ingested, and be too little to train on
         parts = window_splits(self.pipeline.split, self.spans) if self.last != "ingest" else {}
         return {name: tuple(of) for name, of in parts.items()}
@@ -262,7 +262,7 @@ class Context:
 
     @cached_property
     def split_digest(self) -> str:
-        """A digest of the settings that assign rows to splits; if it differs, so do the eval rows."""
+        """A digest of the settings that assign rows to splits. If it differs between two runs, so do their eval rows."""
         hashed = {column.name: f"{column.type}{list(column.shape) or ''}" for column in self.columns.hashed}
         by_place = {"by_place": True} if self.columns.by_place else {}
         return fingerprint(self.pipeline.split.at_ingest() | ({"hashed": hashed} if hashed else {}) | by_place)
@@ -315,7 +315,7 @@ class Context:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The gate's verdict, or the one on a candidate that is the champion itself; None before there is one."""
+        """The gate's verdict, or the verdict on a candidate that is the champion itself; None before there is a verdict."""
         if self.same_model is not None or not self.has_output(GateRequest.name):
             return self.same_model
         judged = self.output(GateRequest.name)
@@ -368,7 +368,7 @@ class Context:
 
     @cached_property
     def resolved(self) -> tuple[TrainingConfig, ModelConfig]:
-        """The settings of the training and the model; what pipeline.yaml leaves out follows from `data_facts`."""
+        """The settings of the training and of the model; settings that pipeline.yaml leaves out are chosen by `data_facts`."""
         return resolve_settings(self.pipeline.training, self.pipeline.model, self.data_facts)
 
     @property
@@ -383,7 +383,7 @@ class Context:
 
     @cached_property
     def slices(self) -> tuple[str, ...]:
-        """The slices that the pipeline names, else a few that are chosen; empty in a plan that cannot know them yet."""
+        """The slices that pipeline.yaml names, else a few chosen ones; empty in a plan that cannot choose them yet."""
         named, found = self.pipeline.evaluation.slices, self.statistics.json()
         if named is not None or not self.validated.known:
             return named or ()
@@ -396,25 +396,25 @@ class Context:
         )
 
     def _sliceable(self) -> list[str]:
-        """Returns the columns that slices can be made of without being named."""
+        """Returns the columns of which slices may be chosen: stored, one value per row, no dates, times or identifiers."""
         columns = self.columns
         single = [column for column in columns.read if not column.shape and not column.temporal]
         return [c.name for c in single if c.name in columns.stored and c.meaning != "identifier"]
 
     @cached_property
     def searched(self) -> tuple[str, ...]:
-        """The columns, numbers binned, among whose slices the worst ones are searched."""
+        """The columns whose slices are searched for the worst metrics; a column of numbers is cut into bins."""
         return columns_to_search(self.statistics.json()["columns"].get("train", []), self._strengths, self._sliceable())
 
     @property
     def _strengths(self) -> dict[str, float]:
-        """{column: how strongly it is tied to the label}; empty in a plan without a validation. With few columns,
-        `searched` does not depend on it, so that a plan finds stored predictions."""
+        """{column: strength of its association with the label}; empty in a plan without a validation. With few columns,
+        `searched` does not depend on the strengths, so that even this plan finds stored predictions."""
         return self.validated.value.strengths if self.validated.known else {}
 
     @property
     def shown(self) -> dict[str, Temporal | None]:
-        """{name: kind of a date or time, else None} of the columns that are shown for single rows, the group first."""
+        """{column: kind of its dates or times, else None} of the columns shown beside single rows; the group column first."""
         known = {column.name: column for column in self.columns.read}
         groups = [name for name, column in known.items() if column.role == "group"]
         return {name: known[name].temporal for name in (*groups, *self.pipeline.evaluation.row_values)}
@@ -429,7 +429,7 @@ class Context:
 
     @cached_property
     def units(self) -> SplitUnits:
-        """The units that the split keeps together, for resampling; equal rows do not count beside a group column."""
+        """The units of resampling: rows with the same split key, and equal rows. With a group column, equal rows are no unit."""
         key = " and ".join(self.pipeline.split.key) or None
         if self.group is not None:
             return SplitUnits(key=key)
@@ -437,8 +437,8 @@ class Context:
         return SplitUnits(key=key, equal=equal, distinct=distinct)
 
     def _equal_rows(self) -> tuple[tuple[str, ...], int]:
-        """Returns the stored columns that make rows equal, and the number of distinct rows if columns not stored do so
-        too (else 0). No columns if under a tenth of the eval rows repeat others, they are many, or split by place."""
+        """Returns the columns by which equal rows are one unit of resampling, and the number of distinct rows if unstored columns
+        count too, else 0. Returns no columns if few eval rows repeat others, rows are too many, or the split is by place."""
         columns, found = self.columns, self.proof.json().get("splits", {}).get("eval", {})
         rows, distinct = found.get("rows", 0), found.get("distinct", math.inf)
         if distinct > MOST_DISTINCT * rows or rows > MOST_COMPARED or columns.by_place:
@@ -455,7 +455,7 @@ def examples_of(ingested: Output[Ingested], part: str) -> Examples:
 
 
 def label_facts(label: LabelParameters, statistics: WindowStatistics) -> LabelFacts:
-    """Returns the facts of a label in a fitted transform and in the window's statistics."""
+    """Returns the facts of a label (class counts, mean, median, quantiles) from the fitted transform and the statistics."""
     summary = statistics.of("train").get(LABEL)
     median = summary.median if label.median is None and summary is not None else label.median
     return LabelFacts(
@@ -467,7 +467,7 @@ def label_facts(label: LabelParameters, statistics: WindowStatistics) -> LabelFa
 
 
 def possible_tasks(task: str, label: LabelConfig, columns: tuple[Column, ...]) -> tuple[str, ...]:
-    """Returns the tasks that the pipeline and the label's type allow, before any row is read."""
+    """Returns the tasks, such as "binary", that pipeline.yaml and the label's type allow, before any row is read."""
     if task != "auto":
         return (task,)
     if (
@@ -483,7 +483,7 @@ def possible_tasks(task: str, label: LabelConfig, columns: tuple[Column, ...]) -
 
 
 def check_metrics(loaded: LoadedPipeline, tasks: Sequence[str]) -> None:
-    """Raise ConfigError if evaluation or the gate asks for something that none of these tasks has, such as a metric.
+    """Raise ConfigError if the settings of evaluation or gate ask for something, such as a metric, that no task of `tasks` has.
 
     Several tasks are alternatives: one of them has to have all the metrics of the gate.
     """

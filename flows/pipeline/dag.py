@@ -4,7 +4,7 @@
     walk(context, planner)            # only looks up what would run
 
 A new stage needs a class, a function in `flows.pipeline.steps` that makes its steps, and a line in `DAG`. The caller
-does the promotion, since it changes what the next run is compared with.
+does the promotion, since a promotion changes what the next run is compared with.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ from tfcore.transform.fit import TransformRequest
 
 @dataclass(frozen=True)
 class Line:
-    """One stage of the DAG."""
+    """One stage of the DAG, with the functions that make the stage's steps and use their results."""
 
     stage: type[Stage[Any]]
     steps: Callable[[Context], Iterator[Step]]
@@ -67,7 +67,7 @@ DAG: dict[str, tuple[Line, ...]] = {
     ),
     "export": (
         Line(ExportRequest, steps.export),
-        Line(ReplayRequest, steps.replay, steps.state_facts),
+        Line(ReplayRequest, steps.replay, steps.set_facts),
     ),
 }
 """{phase that a run may end with: its stages in order}"""
@@ -75,14 +75,14 @@ STAGES: dict[str, type[Stage[Any]]] = {line.stage.name: line.stage for lines in 
 
 
 class Executor(Protocol):
-    """Runs steps, or only looks up their outputs; each call blocks. In a Prefect flow each call is a task."""
+    """Something that returns the outputs of steps: it runs the steps, or only looks up what is stored. Each call blocks."""
 
     def call_many(self, steps: Sequence[Step]) -> list[Output[Any]]:
-        """Returns the outputs of `steps`, all of one stage, in their order."""
+        """Returns the outputs of `steps`, in the same order; all steps are of one stage."""
 
 
 def walk(context: Context, executor: Executor) -> Context:
-    """Go through the stages up to `context.last`, by default to the verdict or to the export; return the context.
+    """Go through the stages up to `context.last` (None: all stages), and return the context. A verdict may end the walk.
 
     Raises:
         ConfigError, DataError: as the stages raise them; outputs made before are kept.
@@ -118,7 +118,7 @@ def check_last(stage: str | None) -> None:
 
 
 def stages_of(context: Context) -> list[str]:
-    """Returns the names of the stages that a run goes through, to the gate at most."""
+    """Returns the names of the stages that a run goes through, in order; stages after the gate are left out."""
     phases = [*DAG]
     last = context.last if context.last in phases[: phases.index("gate")] else "gate"
     lines = [line for phase in phases[: phases.index(last) + 1] for line in DAG[phase] if line.when(context)]
@@ -130,5 +130,5 @@ def needs_tensorflow(stages: Sequence[str]) -> bool:
 
 
 def plan_needs_tensorflow(plan: Context) -> bool:
-    """Returns whether a step that a plan would run needs TensorFlow."""
+    """Returns whether a step that the planned run would do needs TensorFlow."""
     return needs_tensorflow([output.stage for output in plan.outputs if not output.hit] + plan.follows)

@@ -3,8 +3,8 @@
     for (stage, fingerprint), (file, problem) in damaged_inputs(store, stage).items():
         file, problem            # .../train-00000-of-00004.tfrecord, "has crc32c ... : its bytes changed"
 
-A cached output is used if its files have the right sizes. Its bytes are compared with their checksums only here, after
-a step has failed, and by `headway verify`, whose `--repair` deletes what the next run can make again:
+A stored output is reused if its files have the right sizes. Bytes are compared with checksums only after a step has
+failed, and by `headway verify`. With `--repair`, `headway verify` deletes what the next run can make again:
 
     units = damaged_units(store, [*store.verify(), *registry.verify()])     # each with its path, problem and fix
     remove_outputs(store, units)                 # deletes the outputs of steps among them, nothing of a model
@@ -26,8 +26,8 @@ NEVER = (Cancelled, ConfigError, Locked, Rejected)
 
 
 def damaged_inputs(store: Store, stage: Stage[Any]) -> dict[tuple[str, str], tuple[Path, str]]:
-    """Returns {(stage, fingerprint): (first damaged file, problem)} for the damaged outputs among a stage's inputs. It
-    reads all bytes of the inputs."""
+    """Returns {(stage, fingerprint): (first damaged file, problem)} for the damaged outputs among a stage's inputs.
+    Reads all bytes of the inputs."""
     named = {(ref.stage, ref.fingerprint) for ref in stage.inputs() if ref.stage and ref.fingerprint}
     problems = {key: next(store.output_problems(key[0], store.output(*key)), None) for key in sorted(named)}
     return {key: problem for key, problem in problems.items() if problem is not None}

@@ -42,9 +42,9 @@ class Engine:
     Args:
         store: where outputs are looked for and committed.
         child: the TensorFlow process; the first step that needs it starts it, if it does not run yet.
-        report: is told of each step that runs, and gives the step its monitor.
+        report: is told of each step that runs, and gives each step the monitor to which it reports its progress.
         on_output: called with the output of each step, reused or new; None: `report.output`.
-        runtime: {stage: further arguments of its function}; they are not part of the fingerprint.
+        runtime: {stage: further keyword arguments of the stage's function}; no fingerprint depends on them.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Engine:
         return {key: step.title for key, step in self._steps.items()}
 
     def call_many(self, steps: Sequence[Step]) -> list[Output[Any]]:
-        """Returns the outputs of `steps`, all of one stage, in their order."""
+        """Returns the outputs of `steps`, in the same order; runs the steps that have none. All steps are of one stage."""
         for step in steps:
             self._steps.setdefault((step.stage.name, step.fingerprint), step)
         for stage in {step.stage.name for step in steps}:
@@ -82,10 +82,10 @@ class Engine:
         return [output or next(ran) for output in outputs]
 
     def _mended(self, steps: Sequence[Step]) -> list[Output[Any]]:
-        """Run steps. If they fail and an output that they read is damaged, make it again and run the steps once more.
+        """Run steps. If they fail and an output that they read is damaged, make that output again and run the steps once more.
 
         Raises:
-            StoreError: the output was damaged once before in this run, or no step of this run makes it.
+            StoreError: the output was made again in this run and is damaged again, or no step of this run makes it.
         """
         try:
             return self._run(steps)
@@ -99,7 +99,7 @@ class Engine:
             return self._run(steps)
 
     def _damaged(self, steps: Sequence[Step]) -> Damaged:
-        """Returns the damaged outputs among the steps' inputs, in the order in which they were made."""
+        """Returns the damaged outputs that the steps read, in the order in which the outputs were made."""
         damaged: Damaged = {}
         # the step's own error is raised, whatever fails while its inputs are read
         with contextlib.suppress(HeadwayError, OSError):
@@ -111,7 +111,7 @@ class Engine:
         return {key: damaged[key] for key in ordered if key not in gone}
 
     def _make_anew(self, damaged: Damaged, title: str, monitor: Monitor, error: Exception) -> None:
-        """Delete damaged outputs, with a warning for each, and run their steps again if this run called them."""
+        """Delete damaged outputs, with a warning for each. Run the steps that make them again, if this run has called them."""
         for key, (file, problem) in damaged.items():
             if key in self._made_anew:
                 again = StoreError(
@@ -144,7 +144,7 @@ class Engine:
         return outputs
 
     def _make(self, steps: Sequence[Step], monitor: Monitor) -> list[Manifest]:
-        """Run steps here or in the TensorFlow process, commit each from its staging folder, return the manifests."""
+        """Run steps here or in the TensorFlow process, commit each output from its staging folder, and return the manifests."""
         stage = steps[0].stage
         started = time.perf_counter()
         with contextlib.ExitStack() as stack:
@@ -159,7 +159,7 @@ class Engine:
                 stack.enter_context(self.store.checkpointing(kept.name))
             settings = self._runtime.get(stage.name, {})
             if stage.delivers and self.store.objects.remote:
-                settings = settings | {"places": [staging.place for staging in stagings]}
+                settings = settings | {"places": [staging.upload_folder for staging in stagings]}
             results = run_stage(steps, outs, monitor, self.store, child, **settings)
             seconds = time.perf_counter() - started
             rows = [max(1, (result.get("counts") or {}).get("read", 1)) for result in results]
@@ -178,7 +178,7 @@ class Engine:
 
 
 def _waves(steps: Sequence[Step]) -> list[list[Step]]:
-    """Returns the steps in waves. A wave runs and is committed together, so a killed run repeats one wave at most."""
+    """Returns the steps in groups (waves). A wave runs and is committed together, so a killed run repeats at most one wave."""
     waves: list[list[Step]] = []
     room = 0
     for step in steps:
@@ -191,7 +191,7 @@ def _waves(steps: Sequence[Step]) -> list[list[Step]]:
 
 
 class Planner:
-    """An executor that runs nothing: it returns stored outputs, else empty ones that say why their steps would run."""
+    """An executor that runs nothing: it returns stored outputs, and for other steps empty outputs that say why they would run."""
 
     def __init__(self, store: Store):
         self.store = store
@@ -207,7 +207,7 @@ class Planner:
 
 
 def look_ahead(context: Context) -> Context:
-    """Walk over the DAG without running or writing anything, and return the context as far as stored outputs allow."""
+    """Walk over the DAG without running or writing anything, and return a copy of the context with what stored outputs give."""
     found = context.fresh()
     found.freezes = False
     return walk(found, Planner(context.store))
@@ -224,7 +224,7 @@ def find(store: Store, step: Step) -> Output[Any] | None:
 def run_stage(
     steps: Sequence[Step], outs: Sequence[Path], monitor: Monitor, store: Store, child: Child | None, **runtime: Any
 ) -> list[dict[str, Any]]:
-    """Call the function of the steps' stage, in the child process if one is given, and return an answer for each."""
+    """Call the stage's function for the steps, in the child process if one is given. Return an answer (a dict) for each step."""
     stages, call = [step.stage for step in steps], child.call if child is not None else _call
     first = stages[0]
     settings: dict[str, Any] = steps[0].runtime | runtime
@@ -241,7 +241,7 @@ def _call(function: str, request: Any, out: Any, monitor: Monitor, **runtime: An
 
 
 def explain(store: Store, step: Step) -> Difference:
-    """Returns why the store has no output for `step`: damage, or the first difference from the most similar key."""
+    """Returns why the store has no output for `step`: damage, or the first difference from the most similar stored key."""
     if reason := store.check(step.stage.name, step.fingerprint):
         return Difference(kind="damaged", new=reason)
     nearest = store.nearest(step.stage.name, step.key, but=("trial",))  # a run is no variant of a study's trial
@@ -250,7 +250,7 @@ def explain(store: Store, step: Step) -> Difference:
 
 @contextlib.contextmanager
 def naming_steps(store: Store, titles: Titles, running: str) -> Iterator[None]:
-    """Replace folders of the store by titles of steps in a HeadwayError that the block raises (`name_steps`).
+    """If the block raises a HeadwayError about a folder of the store, name the folder's step in the error (see `name_steps`).
 
     Args:
         running: the title of the step that runs in the block; its output is still in the staging folder.
@@ -263,7 +263,7 @@ def naming_steps(store: Store, titles: Titles, running: str) -> Iterator[None]:
 
 
 def name_steps(error: HeadwayError, store: Store, titles: Titles, running: str) -> None:
-    """Change an error whose place is a folder of the store: name the step there instead of the folder's fingerprint."""
+    """If an error is about a folder of the store, name the step that the folder is of, instead of the folder's fingerprint."""
     place = error.where
     if place is None or not Path(place).is_relative_to(store.root):
         return

@@ -18,7 +18,7 @@ LOGGER = logging.getLogger("headway")
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line, without secrets."""
+    """Writes a log record as one line of JSON, without secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat(timespec="milliseconds")
@@ -30,7 +30,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_as_json(*, quiet: bool) -> None:
-    """Let all loggers of this process write JSON lines on stderr; `quiet`: of Headway only warnings and errors."""
+    """Make all loggers of this process write JSON lines on stderr. `quiet`: Headway's loggers write only warnings and errors."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(handlers=[handler], force=True)
@@ -39,7 +39,7 @@ def log_as_json(*, quiet: bool) -> None:
 
 
 class JsonLog(Listener):
-    """The listener that logs what happens in a run, one JSON line each."""
+    """A listener that logs each event of a run as one JSON line."""
 
     name, seconds = "the JSON log", 5.0
 

@@ -1,4 +1,4 @@
-"""Listeners, which are told of a run while it goes on (terminal, log file, JSON, MLflow, Prefect), and their reporter.
+"""Listeners are told of a run while it goes on: terminal, log file, JSON, MLflow, Prefect. A reporter tells them.
 
     with reporter() as report:                           # progress on stderr: bars, lines, or nothing
         engine = Engine(store, child=child, report=report)
@@ -44,19 +44,19 @@ Level = Literal["info", "warning"]
 
 @dataclass(frozen=True)
 class Scope:
-    """The run that a report is about, and its window if several run at the same time."""
+    """What a report to the listeners is about: a run, and its window if several windows run at the same time."""
 
     run: str | None = None
     until: str | None = None
     """The window's last span."""
 
     def named(self, line: str) -> str:
-        """Returns a line without secrets, with its window before it if there is one."""
+        """Returns a line without secrets; the window's last span stands before the line if `until` is set."""
         return redact(line if self.until is None else f"  {self.until}: {line.strip()}")
 
 
 class Progress(BaseModel):
-    """How far a running step is: as numbers for runs/<run>.progress, in words for people."""
+    """How far a running step is: as numbers for the file runs/<run>.progress, and in words for people."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -68,7 +68,7 @@ class Progress(BaseModel):
     """What `done` and `total` count, such as rows; empty until the step has reported progress."""
     per_second: float | None = None
     seconds_left: float | None = None
-    """This and the speed are None until they can be estimated."""
+    """None, as the speed is, until it can be estimated."""
     facts: dict[str, Any] = {}
     """JSON values, such as the loss."""
 
@@ -77,7 +77,7 @@ class Progress(BaseModel):
         return amount(self.done, self.total, self.unit)
 
     def words(self, amount: str | None = None, *, brief: bool = False) -> str:
-        """Returns amount, speed, facts and time left as text; `brief`: the time left second, so that it is not cut."""
+        """Returns amount, speed, facts and time left as text. With `brief` the time left is second, so that it is not cut."""
         rate, left = self.per_second, "" if self.seconds_left is None else f"{duration(self.seconds_left)} left"
         speed = "" if rate is None else f"{rate:,.0f} {self.unit}/s" if rate >= 10 else f"{rate:.2g} {self.unit}/s"
         facts = [
@@ -126,15 +126,15 @@ class Reporter:
     _failing: list[Listener] = field(default_factory=list)
 
     def of(self, run: str, *listeners: Listener) -> "Reporter":
-        """Returns a reporter of one run; `listeners` hear of this run only, and are called before the others."""
+        """Returns a reporter of one run. `listeners` hear of this run only; they are called before the other listeners."""
         return replace(self, listeners=(*listeners, *self.listeners), scope=replace(self.scope, run=run))
 
     def window(self, until: str) -> "Reporter":
-        """Returns a reporter of one of several windows that run at the same time, named by its last span."""
+        """Returns a reporter of one of several windows that run at the same time; `until` is the window's last span."""
         return replace(self, scope=replace(self.scope, until=until))
 
     def run(self, record: RunRecord) -> None:
-        """Call the listeners with a run that has started, or has ended in any state."""
+        """Tell the listeners that a run has started or has ended: `record.state` says which."""
         self._tell(lambda each: each.on_run(self.scope, record))
 
     @contextlib.contextmanager
@@ -153,7 +153,7 @@ class Reporter:
         self._tell(lambda each: each.on_line(self.scope, text, level, step))
 
     def note(self, text: str) -> None:
-        """Report one line for a person that comes from no step."""
+        """Report one line for a person; the line belongs to no step."""
         self.line(text)
 
     def relay(self, text: str) -> None:
@@ -181,7 +181,7 @@ class Reporter:
 
 
 def failure(name: str, error: Exception) -> str:
-    """Returns the line that says which listener could not record this run, and why."""
+    """Returns a line for people: the listener `name` could not record this run, because of `error`."""
     text = str(error).strip().splitlines() or [type(error).__name__]
     return redact(f"{name} did not record this run: {text[0][:300]}")
 
@@ -207,7 +207,7 @@ class _StepMonitor(Monitor):
 
 
 class Pace:
-    """Estimates the speed of a step from its progress, without the time before the first one (imports, tracing).
+    """Estimates the speed of a step from its progress. The time before the first progress (imports, tracing) does not count.
 
     `clock` is replaced in tests.
     """
@@ -345,7 +345,7 @@ _NARROW = 80
 
 @contextlib.contextmanager
 def reporter(*, quiet: bool = False, verbose: bool = False) -> Iterator[Reporter]:
-    """Yields a reporter to stderr: bars on a terminal, else brief lines; all lines if `verbose`, none if `quiet`."""
+    """Yields a reporter that writes to stderr: bars on a terminal, else brief lines; `verbose`: all lines; `quiet`: none."""
     if quiet:
         yield Reporter()
     elif verbose:
@@ -375,8 +375,8 @@ class LineWriter(Listener):
 
 
 class BriefWriter(LineWriter):
-    """Writes the lines that a person needs on stderr: one line for all ingested spans, and none for a leakage proof
-    without findings. While a step runs, only its warnings are written."""
+    """Writes only the lines that a person needs, on stderr: one line for all ingested spans, and none for a leakage
+    check that found nothing. While a step runs, only its warnings are written."""
 
     seconds = 15.0
     title_width = TITLE_WIDTH
@@ -414,7 +414,7 @@ class BriefWriter(LineWriter):
 
 
 class ProgressBars(BriefWriter):
-    """Shows a live line for each running step on a terminal; the result replaces it. Long lines are cut."""
+    """Shows a live line for each running step on a terminal; the step's result replaces the line. Long lines are cut."""
 
     seconds = 0.0
 
@@ -460,14 +460,14 @@ class ProgressBars(BriefWriter):
         self._update(scope, progress.step, progress.words(amount, brief=self._narrow), completed=done, total=total)
 
     def on_line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
-        """Show a step's line only while the step runs; the run's log keeps it, and the summary has the warnings."""
+        """Show a step's line only while the step runs. The run's log keeps every line; the summary repeats the warnings."""
         if step:
             self._update(scope, step, redact(_worded(text, level)))
         else:
             super().on_line(scope, text, level)
 
     def _update(self, scope: Scope, step: str, status: str, **amount: Any) -> None:
-        """Update a live line, cut so that some columns stay free: a ^C that the terminal shows must not wrap."""
+        """Update a live line. It is cut before the last columns, so that a ^C that the terminal shows does not wrap."""
         if (task := self._tasks.get((scope, step))) is not None:
             room = max(self.live.console.width - self.title_width - (14 if self._narrow else 38), 8)
             fitting = status if len(status) <= room else status[: room - 1] + "…"
@@ -493,7 +493,7 @@ LINE_SECONDS = 10.0
 
 @contextlib.contextmanager
 def open_log(store: Store, run: str) -> Iterator["LogFile"]:
-    """Yield the writer of a run's log. An error that ends the run is its last line. Then the log goes to the store."""
+    """Yield the writer of a run's log. If an error ends the run, it is the last line. At the end the log goes to the store."""
     path, log = log_path(store, run), LogFile(store, run)
     try:
         yield log
@@ -511,7 +511,7 @@ class LogFile(LineWriter):
     """Writes runs/<run>.log, and runs/<run>.progress with the steps that run now.
 
     Each line is written at once, so that the log of a killed run has its last lines. A bucket gets the log when the run
-    ends; until then, and if the run is killed, the log lies in the working copy. The progress file stays on the run's
+    ends; until then, and if the run is killed, the log lies in the local copy. The progress file stays on the run's
     machine. It is written when a step starts or ends, and in between at most once a second. It is removed when the run
     ends, or by the next run if this one was killed.
     """
@@ -540,7 +540,7 @@ class LogFile(LineWriter):
             super().on_progress(scope, progress)
 
     def _keep(self, title: str, step: Progress | None) -> None:
-        """Write the progress file with how far a step is; None: the step no longer runs, and is left out."""
+        """Write the progress file with the progress of a step; None: the step has ended, and the file leaves it out."""
         with self._writing:
             if step is None:
                 self._steps.pop(title, None)

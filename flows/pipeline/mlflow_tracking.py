@@ -51,7 +51,7 @@ def check(loaded: LoadedPipeline) -> None:
 
 
 class MLflow(Listener):
-    """Logs each whole run when it has ended, links the version that it published, and sets the aliases."""
+    """A listener that logs each run without a `last` stage to MLflow when it ends, links the run's version, sets the aliases."""
 
     def __init__(self, loaded: LoadedPipeline, registry: Registry):
         self._loaded, self._registry, self._uri = loaded, registry, _address(loaded)
@@ -68,7 +68,7 @@ class MLflow(Listener):
 
 
 def sync_aliases(loaded: LoadedPipeline | None, registry: Registry, *, note: Note) -> None:
-    """Set MLflow's aliases, with champion, as in the registry. Without a server do nothing; an error becomes a note."""
+    """Set MLflow's aliases, champion among them, as in the registry. Without a server do nothing; an error becomes a note."""
     if loaded is None or not (uri := _address(loaded)):
         return
     try:
@@ -186,7 +186,7 @@ class _Server:
         return {version.tags[VERSION]: version.version for version in found if VERSION in version.tags}
 
     def point(self, registry: Registry) -> None:
-        """Set the aliases of the versions that MLflow knows, and delete all other aliases of the model."""
+        """Set MLflow's aliases as in the registry, for versions that MLflow knows; delete the model's other aliases there."""
         name, known = self._pipeline.name, self._known()
         if not known:
             return
@@ -203,13 +203,13 @@ class _Server:
 
 
 def _history(store: Store, record: RunRecord) -> list[dict[str, Any]]:
-    """Returns a training's loss curve, dicts with step, loss, holdout_loss, ...; empty if this run did not train."""
+    """Returns the loss curve of a run's training: dicts with step, loss, holdout_loss, ...; empty if the run trained nothing."""
     trained = next((step for step in record.executed_steps if step.stage == TrainRequest.name), None)
     if trained is None:
         return []
-    from flows.report.training import recorded
+    from flows.report.training import read_history
 
-    return recorded(store.local(store.output(trained.stage, trained.fingerprint)) / "history.json")
+    return read_history(store.local(store.output(trained.stage, trained.fingerprint)) / "history.json")
 
 
 def _params(record: RunRecord) -> dict[str, object]:
@@ -223,7 +223,7 @@ def _params(record: RunRecord) -> dict[str, object]:
 
 
 def _flat(name: str, value: object) -> dict[str, object]:
-    """Returns a nested setting as a flat mapping by dotted paths, such as training.epochs."""
+    """Returns a nested setting as {dotted path, such as training.epochs: value}."""
     if not isinstance(value, dict) or not value:
         return {name: value}
     return {path: inner for key, each in value.items() for path, inner in _flat(f"{name}.{key}", each).items()}

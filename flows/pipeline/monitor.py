@@ -3,9 +3,9 @@
     result = check_champion(context, report)
     result.alarms                  # ["2013-05: column 'dep_delay' ...", "2013-05: the champion has become worse: ..."]
 
-Each complete span after the champion's own window is checked once for each champion. Its raw columns are compared with
-the champion's train rows, which needs no label (`headway.validation.drift`). Once the source has the span with labels,
-the champion predicts it, and its metrics are compared with those of its promotion (`headway.evaluation.tolerance`).
+Each complete span after the champion's window is checked once for each champion. First the span's raw columns are compared with
+the champion's train rows, which needs no label (`headway.validation.drift`). Once the source has the span's labels, the champion
+predicts the span. The metrics there are compared with the metrics at the promotion (`headway.evaluation.tolerance`).
 """
 
 import math
@@ -53,7 +53,7 @@ Wrap = Callable[[Executor], Executor]
 
 
 class Monitoring(Frozen):
-    """The findings of one check of the champion, without the findings that an earlier check reported."""
+    """The result of one call of `headway monitor`; findings that an earlier call reported are left out."""
 
     pipeline: str
     champion: int
@@ -85,7 +85,7 @@ class Monitoring(Frozen):
 
 
 def check_champion(context: Context, report: Reporter, *, wrap: Wrap = lambda engine: engine) -> Monitoring:
-    """Checks the spans that have landed since the champion was trained (see the module), and draws the store's site.
+    """Checks the champion on each new span (see the module) and renews the store's site; `wrap` may replace the engine.
 
     Raises:
         StoreError: there is no champion.
@@ -141,7 +141,7 @@ class _Check:
         )
 
     def _drift(self, source: SourceConfig, span: str) -> SpanCheck:
-        """Compares the columns of a span with the champion's train rows; reports a line and keeps notes."""
+        """Returns the check of a span's columns against the champion's train rows. Also reports a line, and keeps notes."""
         champion, config = self._champion, self._pipeline.validation
         if self._statistics() is None:
             self._notes.append("drift was not checked: the statistics of the champion's window are not in the store")
@@ -169,7 +169,7 @@ class _Check:
         return None if found is None else WindowStatistics.model_validate(found.result)
 
     def _decay(self, check: SpanCheck) -> SpanCheck:
-        """Returns the check with the champion's metrics on the span, against its promotion; as it is without labels."""
+        """Returns the check with the champion's metrics on the span, and alarms if they got worse; unchanged without labels."""
         run = record_or_none(self._store, self._champion.facts.get("run"))
         transform = None if run is None else run.output(self._store, TransformRequest.name)
         if transform is None:
@@ -197,7 +197,7 @@ class _Check:
         return check.model_copy(update={"scored": scored.value.rows, "metrics": metrics, "decay": decay})
 
     def _score(self, window: Context, transform: Output[Any]) -> Output[Evaluated] | None:
-        """Ingests a span and predicts all its rows, of every split: the champion was trained on none of them.
+        """Ingests a span and predicts its rows in all splits with the champion, which was trained on none of them.
 
         Args:
             transform: the output of the champion's own run, which says what the label is.
@@ -224,7 +224,7 @@ class _Check:
         return self._executor.call_many([Step(evaluate, f"evaluate champion {champion.number} on {window.until}")])[0]
 
     def _gate_request(self, scored: Output[Evaluated], transform: Output[Any], group: str | None) -> GateRequest:
-        """Returns the gate's request: the champion on this span as candidate, against itself at its promotion."""
+        """Returns the gate's request: the champion on this span is the candidate; it is compared with itself at its promotion."""
         label, known = transform.read(Transformed).parameters.label, self._statistics()
         self._store.local(scored.path)
         predictions, worth = predictions_of(scored), self._champion.facts.get("worth")
@@ -242,7 +242,7 @@ class _Check:
         )
 
     def _gate_config(self) -> GateConfig:
-        """Returns the pipeline's gate without baselines and retrieval thresholds, which only a candidate can meet."""
+        """Returns the pipeline's gate without baselines, and without retrieval thresholds: a version has no item index."""
         thresholds = {name: b for name, b in self._pipeline.gate.thresholds.items() if name not in RETRIEVAL}
         if left_out := sorted(set(self._pipeline.gate.thresholds) - set(thresholds)):
             self._notes.append(f"not measured again, since a published model has no index of items: {listed(left_out)}")

@@ -14,12 +14,12 @@ from headway.storage.fingerprint import FOLLOWS, Difference
 
 
 class PlannedStep(Frozen):
-    """A step of a plan."""
+    """A step of a plan: whether its output is stored, and if not, why the step would run."""
 
     step: str
     stage: str
     fingerprint: str | None = None
-    """None: it depends on outputs of earlier steps that do not exist yet."""
+    """None: the key depends on outputs of earlier steps that do not exist yet."""
     cached: bool = False
     differs: Difference | None
     """The first difference from the most similar stored output; None: the store has the step's output."""
@@ -27,17 +27,17 @@ class PlannedStep(Frozen):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def why(self) -> str | None:
-        """`differs` as text, with digests; None: the store has the step's output."""
+        """The first difference from the most similar stored output, with digests; None: the step's output is stored."""
         return str(self.differs) if self.differs else None
 
     @property
     def reason(self) -> str:
-        """The reason why the step would run, in words; empty if it would not."""
+        """The reason why the step would run, in words; empty if its output is stored."""
         return reason_text(self.differs, self.stage)
 
 
 class Plan(Frozen):
-    """The steps of a run, as far as they are known beforehand."""
+    """The plan of a run: its steps, as far as they are known before the run."""
 
     pipeline: str
     window: int | str | None

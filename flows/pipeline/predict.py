@@ -109,7 +109,7 @@ def _files(source: SourceConfig) -> tuple[InputFile, ...]:
 def find_model(
     loaded: LoadedPipeline, model: str, note: Callable[[str], None] = lambda text: None
 ) -> Iterator[tuple[Path, int | None]]:
-    """Yields a SavedModel's folder and version number (None: not registered); nobody deletes it during the block.
+    """Yields a SavedModel's folder and version number (None: not in the registry). Nothing deletes it during the block.
 
     Raises:
         StoreError: the model has no champion, or the version does not exist.
@@ -322,7 +322,7 @@ def _has_predictions(folder: str) -> bool:
 def _predict_span(
     loaded: LoadedPipeline, source: SourceConfig, span: str, folder: str, model: str, report: Reporter
 ) -> SpanPrediction:
-    """Predicts a span: on a disk into a hidden folder, renamed at the end; in a bucket the manifest is written last."""
+    """Predicts a span into `folder`. On a disk, a hidden folder is renamed at the end; in a bucket, the manifest comes last."""
     # of the ways to write a month, the one that is there
     glob = next(pattern for pattern in patterns(source, span) if span == ONE_SPAN or filesystem.matches(pattern))
     remote = filesystem.is_remote(folder)

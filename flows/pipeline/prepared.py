@@ -54,7 +54,7 @@ class _Left(Prepared):
 
 
 def needs_training(context: Context) -> bool:
-    """Returns whether a run has steps that need TensorFlow; True if an error prevents planning it."""
+    """Returns whether a step that the run still has to do needs TensorFlow; also True if planning the run raises an error."""
     try:
         return plan_needs_tensorflow(look_ahead(context))
     except HeadwayError:
@@ -84,8 +84,8 @@ def load_prepared(context: Context, run: str) -> Context:
     """Returns the context of a run that trains on the window that another run has prepared.
 
     Raises:
-        StoreError: the store does not have that window, or not all of its ingested spans.
-        ConfigError: Headway, one of `_TOOLS`, the config or the user's code differs from where it was prepared.
+        StoreError: the store lacks the prepared window, or one of its ingested spans.
+        ConfigError: Headway, a package in `_TOOLS`, the config or the user's code is not the one that prepared the window.
     """
     loaded, path = context.loaded, _path(context.store, run)
     try:
@@ -133,7 +133,7 @@ def _config(loaded: LoadedPipeline) -> dict[str, Any]:
 
 @functools.cache
 def _tools() -> dict[str, str]:
-    """Returns the versions of the packages that decide an output's bytes, and a digest of Headway's source files."""
+    """Returns {package: version} of the packages on which an output's bytes depend, and a digest of Headway's source files."""
     digest = hashlib.sha256()
     for package in _PACKAGES:
         spec = find_spec(package)

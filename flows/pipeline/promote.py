@@ -1,4 +1,4 @@
-"""Moves the champion and the aliases by hand. Then it renews the site of the store and the aliases in MLflow, if any.
+"""Moves the champion and the aliases by hand, then renews the store's site, and the aliases in MLflow if a server is set.
 
 promote_version(loaded, registry, "3", reason="asked for", note=print)      # returns the registry's Event
 roll_back(loaded, registry, reason="asked for", note=print)                 # to the previous champion
@@ -85,7 +85,7 @@ def _publish(loaded: LoadedPipeline | None, registry: Registry, note: Note) -> N
 
 
 def _against(registry: Registry, force: bool) -> int | None:
-    return None if force else registry.decided_against()
+    return None if force else registry.champion_or_nobody()
 
 
 def remove_alias(loaded: LoadedPipeline, registry: Registry, alias: str, *, reason: str, note: Note) -> Event:
@@ -99,7 +99,7 @@ def last_candidate(context: Context) -> Context:
     """Returns the context of a run that promotes the last whole run's candidate by force, without training anything.
 
     Raises:
-        StoreError: no run has come as far as the gate, or the last one's model is the champion already.
+        StoreError: no run has reached the gate, or the model of the last run that did is the champion already.
         ConfigError: config, code or data have changed since, so that the run would promote another model.
     """
     name = context.loaded.pipeline.name

@@ -17,7 +17,7 @@ from typing import Any
 from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.context import Context
 from flows.records import Code, Git, RunRecord, StepRecord, record_or_none
-from flows.report.changes import changed_settings, chosen_otherwise, code_in, differences, why_chosen
+from flows.report.changes import auto_changes, changed_settings, code_in, differences, why_chosen
 from flows.report.model import cell
 from flows.report.verdict import explain
 from headway.errors import HeadwayError
@@ -41,7 +41,7 @@ def modules_of(loaded: LoadedPipeline) -> dict[str, str]:
 
 
 def changes_since(context: Context, number: int, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
-    """Yields (what, before, now) for each difference from the run that made a version; nothing without its record."""
+    """Yields (what, before, now) for each difference from the run that made version `number`; nothing without its record."""
     version = context.registry.version(number)
     if (before := record_or_none(context.store, version.facts.get("run"))) is None:
         return
@@ -57,7 +57,7 @@ def changes_since(context: Context, number: int, record: RunRecord) -> Iterator[
             yield lineage["schema"]["file"], None, "changed" if schema else "gone"
     settings = changed_settings(before, record)
     yield from ((each.key, each.a, each.b) for each in settings)
-    if chosen := chosen_otherwise(before, record):
+    if chosen := auto_changes(before, record):
         texts = [f"{each.key} {cell(each.a) or 'none'} -> {cell(each.b) or 'none'}" for each in chosen]
         yield f"chosen by auto{why_chosen(before, record).replace(',', '')}:", None, some(texts, 3)
     code = differences(code_in(before.code), code_in(record.code)) if before.code and record.code else []

@@ -47,7 +47,7 @@ _NAMES = {name: f"the {name}" for name in _AS_THEY_ARE} | {
 
 
 def reason_text(why: Difference | None, stage: str, never: str = "has not run yet") -> str:
-    """Returns the reason why a step runs, as a short phrase without digests (--explain has them); empty for None.
+    """Returns the reason why a step runs, as a short phrase without digests (--explain has them); empty if `why` is None.
 
     Args:
         never: the phrase for a step that has never run.

@@ -2,7 +2,7 @@
 
     record = execute(context, report)       # record.state, record.version
 
-The command line calls it without a server; the Prefect flow makes each call of the engine a Prefect task (`wrap`).
+The command line calls `execute` without a server. The Prefect flow passes `wrap`, to make each call of the engine a task.
 """
 
 import threading
@@ -70,7 +70,7 @@ def execute(
         locked: whether the caller holds the pipeline's lock already, for several runs.
 
     Returns:
-        The run as it is kept in runs/<run>.json.
+        The run's record, as runs/<run>.json keeps it.
 
     Raises:
         ConfigError: the DAG has no stage `context.last`, or MLflow is needed and not installed.
@@ -174,7 +174,7 @@ class _Run:
             self.report.note("a promotion was interrupted before it served the champion: it is served now")
 
     def _plan(self, child: Child) -> None:
-        """Make the plan. If it needs TensorFlow, start the import now, to go on during ingest, and save a record."""
+        """Plan the run. If a planned step needs TensorFlow, save the record, and start the import, to go on during ingest."""
         context = self.context
         if not context.store.children(context.store.stages / IngestRequest.name):
             # while the plan reads the raw files: whatever it finds, none of it is ingested yet
@@ -237,7 +237,7 @@ class _Run:
                 )
 
     def _promote(self) -> None:
-        """Publish a candidate that the verdict lets through, and promote it or point the alias at it; set the state."""
+        """Publish the candidate if the verdict allows it; make it the champion, or point the alias at it. Set the run's state."""
         context, verdict = self.context, self.context.verdict
         if verdict is None:
             return
@@ -309,7 +309,7 @@ class _Run:
 
 
 def _import_later_ones() -> None:
-    """Import the modules of evaluation and report while the model trains; errors are ignored."""
+    """Import the modules of evaluation and report ahead, in a thread beside the training. Errors are ignored."""
     with suppress(Exception):  # the import of whoever needs it fails, too
         for name in ("headway.evaluation.measure", "headway.evaluation.gate", "flows.report.page", "flows.report.site"):
             import_module(name)
@@ -325,7 +325,7 @@ def _measured(context: Context) -> dict[str, Any]:
 
 
 def publish(context: Context, record: RunRecord) -> Version:
-    """Publish the run's export as a new version, unless it was published before; return the export's version."""
+    """Publish the run's exported model as a version, and return it. A model that was published before keeps its version."""
     registry, export = context.registry, context.export
     version = registry.find("export", export.fingerprint)
     if version is not None:

@@ -26,7 +26,7 @@ class SpanStatus:
 
 
 def prediction_spans(loaded: LoadedPipeline, *, now: float, after: str = "") -> SpanStatus:
-    """Returns the spans at `predictions.path`, else the source's spans if no such path is set; see `read_spans`."""
+    """Returns the spans to predict: those at `predictions.path`, or the source's spans if that is not set (`read_spans`)."""
     source, arrival, path = loaded.pipeline.source, loaded.pipeline.arrival, loaded.pipeline.predictions.path
     if path not in (None, source.path):
         source = source.model_copy(update={"path": path})
@@ -39,7 +39,7 @@ def read_spans(source: SourceConfig, arrival: ArrivalConfig, *, now: float, afte
 
     Args:
         now: seconds since 1970 by the store's clock, since the clocks of machines may differ.
-        after: spans up to this one are left out.
+        after: this span and earlier ones are left out; empty: none is.
 
     Raises:
         ConfigError: no file matches source.path.

@@ -1,8 +1,8 @@
-"""The step functions of the DAG: each makes the steps of one stage from the run's context and the results before.
+"""The step functions of the DAG: each makes the steps of one stage, from a run's context with the results of earlier steps.
 
     steps.transform(context)         # yields Step(TransformRequest(...)); nothing if the run does not need the stage
 
-Functions such as `freeze_schema` run between two stages: they change the context by the results of the first.
+Functions such as `freeze_schema` run between two stages: they change the context by the results of the first stage.
 `flows.pipeline.dag` calls all of them in order.
 """
 
@@ -50,7 +50,7 @@ Steps = Iterator[Step]
 
 
 def ingest(context: Context) -> Steps:
-    """Yields the ingest of each span of the window."""
+    """Yields one step for each span of the window; the step ingests the raw files of the span."""
     for span in context.spans:
         request = _ingest_request(context, span)
         yield Step(request, f"{request.name} {span}", {"runner": context.pipeline.runner})
@@ -72,7 +72,7 @@ def _ingest_request(context: Context, span: str) -> IngestRequest:
 
 
 def statistics(context: Context) -> Steps:
-    """Yields the step that merges the statistics of the window's spans, for each split."""
+    """Yields the step that merges the statistics of all spans into statistics of the window, for each split."""
     ingested = context.ingested
 
     def part(span: str, split: str) -> Part:
@@ -87,7 +87,7 @@ def statistics(context: Context) -> Steps:
 
 
 def complete_schema(context: Context) -> None:
-    """Complete an inferred schema by the window's statistics; not in a plan, nor in a run that ends with statistics."""
+    """Complete an inferred schema by the window's statistics. Does nothing in a plan, or if the run ends with the statistics."""
     if context.columns.inferred and context.freezes and context.last != "statistics":
         folder = context.store.local(context.statistics.path)
         splits = [SplitStatistics.load(folder / split) for split in context.statistics.value.rows]
@@ -95,7 +95,7 @@ def complete_schema(context: Context) -> None:
 
 
 def splits(context: Context) -> Steps:
-    """Yields the step that checks the splits for leakage: keys or equal rows in two of them, times out of order."""
+    """Yields the step that checks the splits for leakage: keys or equal rows in two splits, or times out of order."""
     spans = [
         IngestedSpan(request=_ingest_request(context, span), notes=out.ref(NOTES))
         for span, out in context.ingested.items()
@@ -105,7 +105,7 @@ def splits(context: Context) -> Steps:
 
 
 def validate(context: Context) -> Steps:
-    """Yields the step that compares the window with its schema and the champion's window; sets `context.champion`."""
+    """Yields the step that compares the window with its schema and the champion's window. Sets the context's `champion`."""
     loaded, pipeline, columns, ingested = context.loaded, context.pipeline, context.columns, context.ingested
     features = tuple(column for column in columns.read if column.is_feature)
     serving = loaded.serving_file
@@ -150,9 +150,9 @@ def validate(context: Context) -> Steps:
 
 
 def _reference(context: Context) -> dict[str, str | None] | None:
-    """Returns the reference for drift: name and statistics of the champion's train split; None without a champion.
+    """Returns the reference for drift, {"name", "statistics"} of the champion's train rows; None without a champion.
 
-    The window that made the champion keeps the reference that it had then, so that no step runs again.
+    If the champion was trained on this very window, its own reference is returned, so that no step runs again.
     """
     if (champion := context.champion) is None:
         return None
@@ -176,7 +176,7 @@ def _champion_facts(context: Context) -> ChampionFacts | None:
 
 
 def freeze_schema(context: Context) -> None:
-    """Write an inferred or completed schema to its file if validation has passed; later windows are held against it."""
+    """Write an inferred or completed schema to its file if validation has passed. Later windows are validated against it."""
     columns, validated = context.columns, context.validated
     if (columns.inferred or columns.completes) and context.freezes and not validated.value.stopping:
         context.columns = columns.freeze(context.loaded)
@@ -192,7 +192,7 @@ def analyse(context: Context) -> Steps:
 
 
 def _refuse_errors(context: Context) -> None:
-    """Raise a DataError if validation found errors; a plan without a validation goes on. Sets `context.anomalies`."""
+    """Set `context.anomalies`, and raise a DataError if validation found errors. Do nothing in a plan without a validation."""
     validated = context.validated
     if not validated.known:
         return
@@ -235,7 +235,7 @@ def transform(context: Context) -> Steps:
 
 
 def resolve_settings(context: Context) -> None:
-    """Check metrics and champion against the label's task, and choose the settings that pipeline.yaml leaves out."""
+    """Check metrics and champion against the label's task. Choose the settings that pipeline.yaml leaves out."""
     if context.infers:
         notes = [*context.columns.notes, *context.transform.value.notes]
         parameters = context.transform.json()["parameters"]
@@ -260,7 +260,7 @@ def resolve_settings(context: Context) -> None:
 
 
 def train(context: Context) -> Steps:
-    """Yields the training of the model."""
+    """Yields the step that trains the model."""
     store, files, trial = context.store, context.loaded.user_files, context.trial
     request = TrainRequest(
         model=context.model,
@@ -288,7 +288,7 @@ def evaluate(context: Context) -> Steps:
 
 
 def set_candidate(context: Context) -> None:
-    """Take the trained model as the candidate; adds a note if the champion was judged on eval rows drawn otherwise."""
+    """Set `context.candidate` to the trained model. Adds a note if the champion was judged on eval rows drawn in another way."""
     context.candidate = Candidate(context.output(TrainRequest.name), context.output(EvaluateRequest.name))
     if context.champion is not None:
         context.notes += champions.split_change_notes(context, context.champion)
@@ -326,7 +326,7 @@ def _trained_model(context: Context) -> TrainedModel:
 
 
 def evaluate_champions(context: Context) -> Steps:
-    """Yields a step for each version that the candidate is compared with: its predictions of the eval rows."""
+    """Yields a step per version that the candidate is compared with: the version predicts the eval rows. Sets the `judges`."""
     context.judges = judges_of(context)
     for judge in context.judges:
         if judge.reason is None:
@@ -334,7 +334,7 @@ def evaluate_champions(context: Context) -> Steps:
 
 
 def measure(context: Context) -> Steps:
-    """Yields the step that computes the candidate's metrics, and the champion's unless it was trained on these rows."""
+    """Yields the step that computes metrics: the candidate's, and the champion's unless it was trained on eval rows."""
     beside = {
         judge.role: scored
         for judge in context.judges
@@ -431,13 +431,13 @@ def gate(context: Context) -> Steps:
 
 
 def apply_verdict(context: Context) -> None:
-    """End the run if the verdict promotes nothing, unless the run was asked to end with a certain stage."""
+    """Let the run end here if the verdict promotes nothing. A run with a `context.last` goes on to that stage."""
     promoted = context.same_model is None and context.output(GateRequest.name).value.status == PROMOTED
     context.over = not promoted and context.last is None
 
 
 def evaluate_test(context: Context) -> Steps:
-    """Yields the step that predicts the test split if the candidate passed; its metrics decide nothing."""
+    """Yields the step that predicts the test split; nothing if the candidate did not pass, or the test split has no rows."""
     if not _verdict(context).promote or not context.parts.get("test"):
         return
     if any(part.result["splits"][part.split]["rows"] for part in context.examples("test")):
@@ -445,7 +445,7 @@ def evaluate_test(context: Context) -> Steps:
 
 
 def measure_test(context: Context) -> Steps:
-    """Yields the step that computes the metrics of the test split, at the threshold chosen on the eval rows."""
+    """Yields the step that computes the test split's metrics, which decide nothing, at the threshold chosen on the eval rows."""
     if context.has_output("evaluate test"):
         threshold = context.measured.value.threshold
         scored = context.output("evaluate test")
@@ -507,8 +507,8 @@ def replay(context: Context) -> Steps:
     yield Step(request)
 
 
-def state_facts(context: Context) -> None:
-    """Set `context.facts`: what the registry keeps of a version that is published from this run."""
+def set_facts(context: Context) -> None:
+    """Set `context.facts`: the facts that the registry keeps of a version that this run publishes."""
     replayed = context.output(ReplayRequest.name).json()
     context.facts = champions.facts_of(context, context.reference) | {"replay": replayed}
 

@@ -3,10 +3,10 @@
     found = tune(context, report, trials=20)
     found.best                # Trial(number=7, loss=0.41, overrides={...}, ...); None: no trial beats the pipeline
 
-The eval rows of the gate are never read: a trial ends with its training. Trials share ingested examples and the fitted
-transform with each other, earlier studies and runs, so that each costs its training only. The study's journal is a file
-in the store: a second `tune` goes on where the first ended, even if that was killed; a training that was killed goes on
-from its checkpoint. A study holds the pipeline's run lock and one TensorFlow process. It promotes and records nothing.
+A trial is one training; the eval rows of the gate are never read. Trials reuse the ingested examples and the fitted transform of
+earlier trials, studies and runs, so that each trial costs only its training. The study's journal is a file in the store: a second
+`tune` goes on where the first ended, even if the first was killed. A killed training goes on from its checkpoint. A study holds
+the pipeline's run lock and one TensorFlow process. It promotes nothing, and writes no record of a run.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ Run = Callable[..., Context]
 
 
 class HoldoutLoss(Frozen):
-    """The result of a training: its loss on the holdout; None: it is not finite, or the training failed."""
+    """The result of a training: its loss on the holdout (None: not finite, or the training failed), steps and seconds."""
 
     loss: float | None
     steps: int | None = None
@@ -56,7 +56,7 @@ class HoldoutLoss(Frozen):
 
 
 class Trial(HoldoutLoss):
-    """One trial of a study: the training with the settings of one point of the space."""
+    """One trial of a study: a training with the settings of one point of the search space."""
 
     number: int
     state: str
@@ -98,7 +98,7 @@ def tune(
     timeout: float | None = None,
     wait_seconds: float = 0.0,
 ) -> Tuning:
-    """Runs trials until the pipeline's study has `trials` of them, and writes the best to tuned.yaml; see the module.
+    """Runs trials until the pipeline's study has `trials` of them, and writes the best settings to tuned.yaml; see the module.
 
     Args:
         trials: the trials of the whole study, with those of earlier calls; None: `tune.trials` of the pipeline.
@@ -204,7 +204,7 @@ class _Study:
         self.study = self.optuna.create_study(study_name=self.digest, storage=storage, load_if_exists=True)
 
     def go(self, trials: int, ends: float | None) -> None:
-        """Runs the missing trials until the time `ends`; raises the first error if no trial is complete."""
+        """Runs trials until the study has `trials` of them, or `ends` has passed. Raises the first error if none is complete."""
         for left in self.study.get_trials(deepcopy=False, states=(self.states.RUNNING,)):
             # its process died: the same settings again, from the training's checkpoint
             self.study.tell(left.number, state=self.states.FAIL)
@@ -219,7 +219,7 @@ class _Study:
             raise self.first_error
 
     def trials(self) -> tuple[Trial, ...]:
-        """Returns the trials that ended; not one whose process died, which does not count."""
+        """Returns the trials that have ended; a trial whose process died is left out."""
         ended = (self.states.COMPLETE, self.states.PRUNED, self.states.FAIL)
         return tuple(
             Trial(
@@ -318,7 +318,7 @@ def short(key: str) -> str:
 
 
 def overlay_text(best: Trial, own: float | None, trials: int) -> str:
-    """Returns the best settings as YAML, to be copied into the pipeline or named by `--set @tuned.yaml`."""
+    """Returns the best settings as YAML; a comment has their loss, and `own`, the loss of pipeline.yaml's settings."""
     sections: dict[str, dict[str, Any]] = {}
     for key, value in (best.overrides or {}).items():
         section, _, name = key.partition(".")
@@ -332,7 +332,7 @@ def overlay_text(best: Trial, own: float | None, trials: int) -> str:
 
 
 def space_of(loaded: LoadedPipeline, base: Context) -> Space:
-    """Returns the space that the pipeline sets, else the default space of its model.
+    """Returns the search space that pipeline.yaml sets, else the default search space of the pipeline's model.
 
     Args:
         base: the context of the unchanged pipeline after its transform.
@@ -345,9 +345,9 @@ def space_of(loaded: LoadedPipeline, base: Context) -> Space:
 
 
 def overrides_at(loaded: LoadedPipeline, base: Context, point: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the overrides that set a point of the space; each names a key of a section: `training.learning_rate`.
+    """Returns {key such as training.learning_rate: value}, the overrides of the pipeline that set a point of the search space.
 
-    A deeper key of the point (`training.learning_rate.initial`) replaces one entry in the present value of such a key.
+    A deeper key of the point, such as `training.learning_rate.initial`, changes one entry within the key's present value.
     """
     overrides = {key: value for key, value in point.items() if key.count(".") == 1}
     nested = {key: value for key, value in point.items() if key not in overrides}
@@ -373,7 +373,7 @@ def overrides_at(loaded: LoadedPipeline, base: Context, point: Mapping[str, Any]
 
 
 def check_space(loaded: LoadedPipeline, base: Context, space: Space) -> None:
-    """Loads the pipeline with each choice, or both ends, of each key alone.
+    """Loads the pipeline with each value of the space, one key at a time: each choice, or both ends of a range.
 
     Raises:
         ConfigError: a value does not fit the pipeline; the error names its key.

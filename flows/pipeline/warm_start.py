@@ -1,4 +1,4 @@
-"""Warm start: the version that `training.warm_start` names, with whose weights a training begins.
+"""Warm start: a training begins with the weights of the version that `training.warm_start` names.
 
 start_version(context)                           # the version, or None
 request = with_warm_start(context, request)      # with the version's weights, if there is one
@@ -19,9 +19,9 @@ from tfcore.transform.parameters import TransformParameters
 
 
 def with_warm_start(context: Context, request: TrainRequest) -> TrainRequest:
-    """Returns the request with a version's weights, and sets `context.parent`; without a version, the same request.
+    """Returns the request with the warm-start version's weights, and sets `context.parent`; the same request without one.
 
-    If this very request made the version, the training begins with what the version began with, and is not repeated.
+    If this request trained that version, the weights are the ones which that training began with, so nothing is trained again.
 
     Raises:
         ConfigError: the version was trained on rows that will judge this candidate, or its weights are gone.

@@ -1,11 +1,11 @@
 """What changed from one run to another: settings that were asked for, what `auto` chose otherwise, code and tools.
 
     [each.key for each in changed_settings(before, after)]     # ["training.steps"]
-    chosen_otherwise(before, after)                            # what auto chose then and now
+    auto_changes(before, after)                                # what auto chose then and now
     why_chosen(before, after)                                  # ", for more rows"
 
-A setting that was asked for is compared with what was asked for before, or with what stood in its place; what `auto` chose is
-compared with what it chose before. So more rows, for which it chooses more steps, are no change of a setting.
+A setting in pipeline.yaml is compared with the earlier run's, or with the value that the earlier run used instead. Choices of
+`auto` are compared with its earlier choices. So if `auto` chooses more steps for more rows, no setting has changed.
 """
 
 import json
@@ -35,8 +35,8 @@ class Change(Frozen):
 
 
 def changed_settings(before: RunRecord, after: RunRecord) -> list[Change]:
-    """Returns the settings, leaf by leaf and with the seed, that one run asked for and that differed in the other. An
-    empty list if a run did not record its config."""
+    """Returns the settings, the seed among them, that one run asked for and that have another value in the other run;
+    nested settings key by key. Empty if a run did not record its config."""
     if before.config is None or after.config is None:
         return []
     asked = differences({**before.config, "seed": before.seed}, {**after.config, "seed": after.seed})
@@ -44,7 +44,7 @@ def changed_settings(before: RunRecord, after: RunRecord) -> list[Change]:
     return [Change(key=key, a=a, b=b) for key, a, b in known if a != b]
 
 
-def chosen_otherwise(before: RunRecord, after: RunRecord) -> list[Change]:
+def auto_changes(before: RunRecord, after: RunRecord) -> list[Change]:
     """Returns the settings that neither run asked for and for which `auto` chose different values."""
     runs = (before, after)
     if not all(run.training and run.training.training and run.training.model for run in runs):
@@ -65,7 +65,7 @@ def why_chosen(before: RunRecord, after: RunRecord) -> str:
 
 
 def differences(a: object, b: object, at: str = "") -> list[Change]:
-    """Returns the leaves in which two configs differ; for a section that one lacks, the leaves that the other sets."""
+    """Returns a change for each nested key whose values differ between two configs; a section that one lacks is empty there."""
     if a == b:
         return []
     mine, theirs = ({} if each is None else each for each in (a, b))
@@ -78,7 +78,7 @@ def differences(a: object, b: object, at: str = "") -> list[Change]:
 
 
 def code_in(code: Code | None) -> dict[str, JsonValue]:
-    """Returns, by name, the commit, the files that differ from it, the user's modules and the tools' versions."""
+    """Returns {name: text} for the commit, the files that differ from it, the user's modules and the versions of tools."""
     if code is None:
         return {}
     git = code.git
@@ -88,7 +88,7 @@ def code_in(code: Code | None) -> dict[str, JsonValue]:
 
 
 def complete(config: Settings | None) -> Settings | None:
-    """Returns a config with all defaults, as versions keep it; unchanged if this Headway cannot read it."""
+    """Returns a config with all defaults, as versions keep it; unchanged if this version of Headway cannot read it."""
     try:
         return None if config is None else Pipeline.model_validate(config).model_dump(mode="json")
     except (ValidationError, HeadwayError):
@@ -102,7 +102,7 @@ def _value(run: RunRecord, key: str) -> Any:
 
 
 def _in_words(run: RunRecord, key: str, asked: Any) -> Any:
-    """Returns a setting of a run as text; where its config leaves the key out, the value that was chosen, or the default."""
+    """Returns a setting of a run as text. If the run's config leaves the key out, that is the chosen value or the default."""
     if asked not in (None, {}):
         return _written(asked)
     part = key.partition(".")[0]

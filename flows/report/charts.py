@@ -1,4 +1,4 @@
-"""The charts of a report: curves of an evaluation, of two models in a chart, and histograms of a column, with the same
+"""The charts of a report: curves of an evaluation, with two models in one chart; and histograms of a column, with the same
 bars for several sets of rows.
 
 charts = list(charts_of(tables, champion_tables, ModelNames("candidate", "version 3")))
@@ -29,7 +29,7 @@ class ModelNames(NamedTuple):
 
 
 def charts_of(ours: Tables, theirs: Tables, names: ModelNames) -> Iterator[Chart]:
-    """Yields a chart for each of a model's tables that is drawn as a curve.
+    """Yields a chart for each table of a model that is drawn as a curve.
 
     Args:
         theirs: the other model's tables; empty where it has none on these rows.
@@ -44,7 +44,7 @@ def _values(columns: Columns, name: str) -> Floats:
 
 
 class _Curve(NamedTuple):
-    """A chart of one column of a table over another."""
+    """How a chart is drawn from a table: one column over another column."""
 
     table: str
     title: str
@@ -161,18 +161,18 @@ _LOOKED_UP, _MOST_WORDS = 2000, 200_000
 
 
 def distance(ours: ColumnStatistics | None, theirs: ColumnStatistics | None) -> float | None:
-    """Returns the drift of a column from the champion's, as validation measures it; None if it cannot be computed."""
+    """Returns the drift between two statistics of a column, as validation measures it; None if it cannot be computed."""
     if ours is None or theirs is None or (ours.type == "bytes" and not (_countable(ours) and _countable(theirs))):
         return None
     return drift_distance(ours, theirs)
 
 
 class Shares(NamedTuple):
-    """Histograms of a column: the share of the values in each bar for every side (None: unknown), and the bars."""
+    """Histograms of one column in several sets of rows (sides), with the same bars: the share of a side's values in each bar."""
 
     sides: list[Floats | None]
     bars: list[Any]
-    """The value of each bar, or the edges between them, one more."""
+    """The value of each bar; or the edges of the bars, one more than there are bars."""
 
     @property
     def highest(self) -> float:
@@ -181,12 +181,12 @@ class Shares(NamedTuple):
 
     @property
     def heights(self) -> list[list[float]]:
-        """The bars of each side as shares of the highest bar; an empty list for an unknown side."""
+        """The bars of each side as shares of the highest bar of all sides; an empty list for a side that is None."""
         return [[] if side is None else (side / self.highest).tolist() for side in self.sides]
 
 
 def shares(sides: Sequence[ColumnStatistics | None]) -> Shares | None:
-    """Returns the shares of the values in bars that the first side determines; None if its values were not counted.
+    """Returns the histograms of a column, in bars that the first side determines; None if its values were not counted.
 
     Args:
         sides: the statistics of one column in several sets of rows; sides of another type than the first become None.
@@ -221,7 +221,7 @@ def _of_words(ours: ColumnStatistics, sides: Sequence[ColumnStatistics | None]) 
 
 
 def _of_values(sides: Sequence[ColumnStatistics | None]) -> Shares | None:
-    """Returns the shares of each distinct value; None if there are many, or they were not counted."""
+    """Returns histograms with a bar for each distinct value; None if there are many, or they were not counted."""
     if any(side is not None and (side.numbers is None or side.distinct > FEW) for side in sides):
         return None
     counts = [None if side is None else dict(side.top()) for side in sides]

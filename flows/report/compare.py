@@ -18,7 +18,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field, JsonValue
 
 from flows.records import LATEST, Code, RunRecord, State, StepRecord, find, record_or_none
-from flows.report.changes import Change, changed_settings, chosen_otherwise, code_in, complete, differences, why_chosen
+from flows.report.changes import Change, auto_changes, changed_settings, code_in, complete, differences, why_chosen
 from flows.report.charts import ModelNames, charts_of, tables_of
 from flows.report.evaluation import metric_table
 from flows.report.html import document
@@ -72,7 +72,7 @@ class ComparedModel(Frozen):
     metrics: Metrics
     """The model's metrics on the eval rows of the run that trained it."""
     facts: Mapping[str, str]
-    """Facts about it in words, by name."""
+    """{name: fact about the model, in words}"""
 
     results: RunResults = Field(exclude=True)
     train: tuple[str, ...] = Field(exclude=True)
@@ -91,7 +91,7 @@ class ComparedModel(Frozen):
 
     @property
     def label(self) -> str:
-        """The name for a heading: "version 4", or "run A", whose name would be too long."""
+        """The name for a heading: "version 4"; or "run A", since the name of a run would be too long."""
         return self.title if self.version is not None else f"run {self.letter}"
 
     @property
@@ -100,7 +100,7 @@ class ComparedModel(Frozen):
 
 
 class SameRows(Frozen):
-    """Both models on the rows that both scored."""
+    """The comparison of both models' metrics on the rows that both scored."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -108,7 +108,7 @@ class SameRows(Frozen):
     spans: tuple[str, ...]
     """The spans that the rows come from."""
     run: str | None
-    """The run that scored them with both models; None: each model's own run did."""
+    """The run that scored the rows with both models; None: each model was scored in its own run."""
     checks: tuple[Check, ...]
     """B (`value`) against A (`before`), a check for each metric; the primary metric comes first."""
     scored: tuple[Rows, Rows] = Field(exclude=True)
@@ -132,7 +132,7 @@ class Comparison(Frozen):
 
     @property
     def ending(self) -> RunSummary:
-        """The comparison in one sentence."""
+        """The result of the comparison as the summary at the top of its page, with a headline of one sentence."""
         word, tone, headline = self._headline()
         return RunSummary(word=word, tone=tone, headline=capital(headline))
 
@@ -173,7 +173,7 @@ class Comparison(Frozen):
 
     @property
     def path(self) -> Path:
-        """The path of its page, written or not; a later comparison of the same two has the same path."""
+        """The path of the comparison's page, written or not. A later comparison of the same two models has the same path."""
         return self.store.runs_folder / f"{COMPARED}{self.pipeline}-{self.a.name}-{self.b.name}.html"
 
 
@@ -203,7 +203,7 @@ def compare(registry: Registry, first: str, second: str) -> Comparison:
 
 
 def _primary(a: ComparedModel, b: ComparedModel) -> str | None:
-    """Returns the metric that decides: of a side's gate, else of the task, else the first common one; None: none."""
+    """Returns the metric that decides: of a side's gate, else of the task, else the first that both have; None without one."""
     both = [name for name in a.metrics.metrics if name in b.metrics.metrics]
     wanted = [side.results.verdict.primary for side in (b, a) if side.results.verdict is not None]
     wanted += [task_of(a.task).primary] if a.task is not None and ":" not in a.task else []
@@ -211,7 +211,7 @@ def _primary(a: ComparedModel, b: ComparedModel) -> str | None:
 
 
 def _why_none(a: ComparedModel, b: ComparedModel) -> str:
-    """Returns why no difference is computed between the two."""
+    """Returns why no difference between the metrics of the two models is computed, as a sentence."""
     if a.task != b.task:
         if gone := [side.title for side in (a, b) if side.task is None]:
             return f"the store no longer has the evaluation of {gone[0]}, and so its task is not known"
@@ -242,15 +242,15 @@ def _differences(a: ComparedModel, b: ComparedModel) -> Iterator[Change]:
     if a.code and b.code:
         yield from differences(code_in(a.code), code_in(b.code))
     why = why_chosen(mine, theirs)
-    yield from (each.model_copy(update={"key": f"auto{why}: {each.key}"}) for each in chosen_otherwise(mine, theirs))
+    yield from (each.model_copy(update={"key": f"auto{why}: {each.key}"}) for each in auto_changes(mine, theirs))
 
 
 # --- one of the two
 
 
 def named_model(registry: Registry, name: str, letter: str = "") -> ComparedModel:
-    """Returns a version by number, champion, previous or an alias, or a run by its name or as "latest". For a run that
-    made a version, returns the version.
+    """Returns the version that `name` names (number, champion, previous or an alias), or the run (its name or
+    "latest"). A run that made a version stands for this version.
 
     Raises:
         StoreError: no version or run has this name, or several runs have.
@@ -321,9 +321,9 @@ def _model(
     """Returns one side of a comparison, with the fields that versions and runs both have.
 
     Args:
-        parts: the spans of its splits, by split.
-        judged: its status at the gate, and the version that it was compared with.
-        told: further facts in words.
+        parts: {split: its parts, each [span, split of the span]}.
+        judged: the status at the gate (None: not judged), and the version that the model was compared with, if any.
+        told: {name: further fact in words}.
     """
     record, (status, champion) = results.record, judged
     train, evaluated = (tuple(part[0] for part in parts.get(split, [])) for split in ("train", "eval"))
@@ -363,8 +363,8 @@ def _model(
 
 
 def _on_the_same_rows(store: Store, a: ComparedModel, b: ComparedModel, primary: str | None) -> SameRows | None:
-    """Returns B - A on rows that both scored; None if there are none. The rows are from B's run if it scored A beside
-    its candidate, or from A's run if it scored B, or from both runs if their eval rows are the same."""
+    """Returns the differences B - A on rows that both scored; None if there are none. Such rows are the eval rows of
+    B's run if it scored A too, or of A's run if it scored B too, or of both runs if their eval rows are the same."""
     task = a.task
     if task != b.task or task is None or ":" in task:
         return None
@@ -389,7 +389,7 @@ def _on_the_same_rows(store: Store, a: ComparedModel, b: ComparedModel, primary:
 
 
 def _examples(store: Store, evaluation: str | None) -> object:
-    """Returns which rows an evaluation scored: fingerprints of spans, each with its split; None if it is not known."""
+    """Returns what identifies the rows of an evaluation: its spans' fingerprints, each with the split; None if it is gone."""
     manifest = store.find("evaluate", evaluation) if evaluation else None
     return None if manifest is None else (manifest.key.get("inputs") or {}).get("examples")
 
@@ -405,7 +405,7 @@ def _predictions(store: Store, evaluation: str | None, group: str | None) -> pa.
 
 
 class _Rules(Frozen):
-    """How a run judges predictions: its task, and of a ranking the group, the item and how many ranks."""
+    """The settings by which a run computes metrics: its task; for a ranking also the group, the item and the number of ranks."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -419,7 +419,7 @@ class _Rules(Frozen):
         return metrics_of(self.task, self.ndcg_at, item=self.item)
 
     def rows(self, table: pa.Table) -> Rows:
-        """Returns the rows of a predictions table, with their group if there is one."""
+        """Returns the rows of a predictions table, with their group column if there is one."""
         read = tuple(name for name in (self.group, self.item) if name) if self.ndcg_at is not None else ()
         return rows_of(table, self.task, self.group, columns=read)
 
@@ -445,7 +445,7 @@ def describe(comparison: Comparison, *, complete: bool = False) -> str:
 
 
 def write(comparison: Comparison) -> Path:
-    """Write the page into the store and return its path, which is the same for the same two.
+    """Write the comparison's page into the store, and return its path, `Comparison.path`.
 
     Raises:
         OSError, StoreError: the store cannot be written.
@@ -485,8 +485,8 @@ def _first_metrics(comparison: Comparison) -> Iterator[Section]:
 
 
 def _metrics(comparison: Comparison) -> Section | None:
-    """Returns the section on metrics; None if neither side has any. Values of the two stand side by side only if they
-    are of the same rows."""
+    """Returns the section on metrics; None if neither side has any. The two models' values stand side by side only if
+    they are of the same rows."""
     a, b, same = comparison.a, comparison.b, comparison.same
     own = {
         side.title: metric_table(side.metrics.values, title=f"{capital(side.label)} on {side.rows}", task=side.task)
@@ -526,7 +526,7 @@ def _more(count: int) -> str:
 
 
 def _setting_text(value: object) -> str:
-    """Returns a setting as a table of differences has it: digests are short, lists are JSON, None is not set."""
+    """Returns a setting as text for a table of differences: a digest is cut, a list is JSON, and None is a dash."""
     if value is None or isinstance(value, float):
         return "–" if value is None else number(value)
     if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{32,}", value):

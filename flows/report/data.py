@@ -52,13 +52,13 @@ def findings_of(validated: Validated) -> list[Finding]:
 
 
 def splits_table(validated: Validated) -> list[Table]:
-    """Returns the table of the splits and their labels, with a note on what is proven; an empty list without splits."""
+    """Returns the table of the splits and their labels, noting what is proven against leakage; [] without splits."""
     note = sentence("; ".join(validated.proof))
     return [Table("Splits", validated.splits, note)] if validated.splits else []
 
 
 def _counts(results: RunResults) -> dict[str, dict[str, int]]:
-    """Returns the numbers of rows by span: read, written, filtered, quarantined."""
+    """Returns {span: {"read", "written", "filtered" or "quarantined": number of rows}}."""
     found = {span: (output.result or {}).get("counts") or {} for span, output in results.ingested().items()}
     return {span: {name: counts[name] for name in _COUNTS if name in counts} for span, counts in found.items()}
 
@@ -82,7 +82,7 @@ class Columns:
     """The sentences, figures and table of a report about the columns.
 
     Args:
-        results: the results of a run; its statistics may be gone from the store.
+        results: the results of a run; the run's statistics may be gone from the store.
     """
 
     def __init__(self, results: RunResults):
@@ -91,7 +91,7 @@ class Columns:
         self._order, self._by = by_weight(results, list(self._summaries))
         self._drawn = self._order[:MOST_DRAWN]
         folders = (results.file("statistics", split) for split in ("train", "eval"))
-        self._train, self._eval = (loaded(folder, self._drawn) for folder in folders)
+        self._train, self._eval = (load_statistics(folder, self._drawn) for folder in folders)
         self._before, self._theirs, self._had = _champion(results, self._drawn)
 
     def sentences(self) -> Iterator[str]:
@@ -139,10 +139,10 @@ class Columns:
 
 
 def column_panels(columns: Iterable[ColumnSummary], sides: Mapping[str, tuple[Statistics, str]]) -> Iterator[Panels]:
-    """Yields one group of figures, one for each column whose values were counted; nothing without such a column.
+    """Yields one group of small figures, one for each column whose values were counted; nothing without such a column.
 
     Args:
-        sides: the statistics and the colour of each set of rows, by its name in the legend.
+        sides: {name of a set of rows in the legend: (statistics of its columns, its colour)}.
     """
     drawn = [(column_name(each.column), _panel(each, sides)) for each in columns]
     charts = [Chart(name, svg) for name, svg in drawn if svg is not None]
@@ -176,11 +176,11 @@ def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) 
 def _labels(
     bars: Sequence[str | int | float], drawn: int, temporal: Temporal | None, told: Collection[object]
 ) -> dict[float, str]:
-    """Returns {position: label}: below the middle of a value's bar, or at an edge between bars.
+    """Returns the labels of a histogram, {position: label}: at the middle of a value's bar, or at an edge between bars.
 
     Args:
         drawn: the number of bars; `bars` has as many values, or one more if they are edges.
-        told: the texts that a page may show.
+        told: the text values that a page may show; others get no label.
     """
     middle = 0.5 if len(bars) == drawn else 0.0
     if isinstance(bars[0], str):
@@ -196,7 +196,7 @@ def _labels(
 
 
 def by_weight(results: RunResults, names: list[str]) -> tuple[list[str], str]:
-    """Returns the columns by importance, the label first; and, in words, what they are ordered by."""
+    """Returns the columns `names`, the label first and then by importance; and a phrase that says what importance is here."""
     importance = results.importance
     weights = {each.column: each.permuted or 0.0 for each in importance.columns} if importance is not None else {}
     by = "how much they matter to the model"
@@ -206,8 +206,8 @@ def by_weight(results: RunResults, names: list[str]) -> tuple[list[str], str]:
     return sorted(names, key=lambda name: (name != LABEL, -weights.get(name, 0.0))), by
 
 
-def loaded(folder: Path | None, names: Sequence[str]) -> Statistics:
-    """Returns the statistics of the named columns in a folder; {} if it is None or damaged."""
+def load_statistics(folder: Path | None, names: Sequence[str]) -> Statistics:
+    """Returns {column: statistics} of the named columns from a folder; {} if the folder is None or damaged."""
     try:
         return {} if folder is None else SplitStatistics.load(folder, only=set(names)).columns
     except HeadwayError:
@@ -215,8 +215,8 @@ def loaded(folder: Path | None, names: Sequence[str]) -> Statistics:
 
 
 def _champion(results: RunResults, names: Sequence[str]) -> tuple[str, Statistics, Mapping[str, ColumnSummary]]:
-    """Returns the name of the champion in validation, the statistics of the columns `names` in its train rows, and the
-    summaries of all columns in its train rows. All are empty if the store lacks them."""
+    """Returns the name of the champion that validation compared with, {column: statistics} of the columns `names` in
+    its train rows, and {column: summary} of all columns in its train rows. All are empty if the store lacks them."""
     champion = results.key("validate").get("champion") or {}
     fingerprint = champion.get("statistics")
     if (
@@ -224,7 +224,7 @@ def _champion(results: RunResults, names: Sequence[str]) -> tuple[str, Statistic
         or (kept := find_output(results.store, "statistics", fingerprint, "statistics", WindowStatistics)) is None
     ):
         return "", {}, {}
-    statistics = loaded(results.localized(kept.path / "train"), names)
+    statistics = load_statistics(results.localized(kept.path / "train"), names)
     return str(champion["name"]), statistics, kept.value.of("train")
 
 
@@ -313,7 +313,7 @@ def frequent(column: ColumnSummary) -> list[tuple[int | float | str, int]]:
 
 
 def _value(value: int | float | str, column: ColumnSummary) -> str:
-    """Returns a value as text: a date or a time in a column of these, a float with the seven digits of a float32."""
+    """Returns a value as text: a date or time if the column has such values; a float with the seven digits of a float32."""
     if column.temporal is not None and not isinstance(value, str):
         return moment(value, column.temporal)
     return f"{value:.7g}" if isinstance(value, float) else str(value)

@@ -1,5 +1,5 @@
-"""The section on the evaluation: metrics with their intervals beside the champion's, curves, thresholds, slices, confusion, the
-rows most wrong, and what the predictions rest on."""
+"""The section of a report on the evaluation: metrics with intervals, beside the champion's; curves, threshold, slices, the
+confusion matrix, the rows that the model predicts worst, and the importance of columns."""
 
 import base64
 import io
@@ -72,7 +72,7 @@ def measured_section(
     Args:
         verdict: the gate's verdict, if it is known.
         whose: the name of the champion in the tables.
-        image: a function that returns the image that a value of a row names, as <img>; None if it names none.
+        image: returns an <img> of the image file that a value in a row names; None if the value names no image.
     """
     unseen = ", which the training did not see" if split == "eval" else ""
     sentences = [f"On {rows_of(measured.rows, measured.spans, split)}{unseen}."]
@@ -92,7 +92,7 @@ def measured_section(
 
 
 def _of_record(results: RunResults) -> Section | None:
-    """Returns the section for a run without an evaluation in the store: its record's metrics; None without these."""
+    """Returns the section from the metrics in a run's record, if the store has no evaluation of the run; None without metrics."""
     record, task = results.record, None
     if not record.metrics:
         return None
@@ -111,7 +111,7 @@ def _of_record(results: RunResults) -> Section | None:
 
 
 def _ranked(results: RunResults, measured: Measured) -> list[str]:
-    """Returns sentences on what the metrics of a ranking look at."""
+    """Returns the sentence on ranking metrics: which group and how many ranks they judge; an empty list without such metrics."""
     settings, names = results.key("measure"), [name for name in RANKING if name in measured.metrics]
     if not names or (at := settings.get("ndcg_at")) is None:
         return []
@@ -153,7 +153,7 @@ def _charts(results: RunResults, measured: Measured, whose: str) -> Iterator[Cha
 
 
 def _scored(results: RunResults, fingerprint: str | None, task: str) -> Rows | None:
-    """Returns the rows that an evaluation scored; None if they are gone, too many, or of a user's own task."""
+    """Returns the rows that an evaluation scored; None if they are gone or too many, or the task is a user's own."""
     title = next((title for title, output in results.outputs.items() if output.fingerprint == fingerprint), "")
     found = results.read(title, Evaluated)
     if found is None or found.predictions is None or ":" in task:
@@ -174,7 +174,7 @@ def _scored(results: RunResults, fingerprint: str | None, task: str) -> Rows | N
 
 
 def _of_classes(measured: Measured) -> Iterator[Table]:
-    """Yields the tables of decided classes."""
+    """Yields the confusion matrix, and the table of precision, recall and F1 by class; nothing without classes."""
     if measured.tables.get(CONFUSION.name):
         yield confusion_table(measured)
     if not (columns := measured.tables.get(PER_CLASS.name)):
@@ -288,7 +288,7 @@ def decided_by(measured: Measured) -> str:
 
 
 def weighted(columns: Columns) -> bool:
-    """Returns whether weights differ from the numbers of rows, so that tables show weights."""
+    """Returns whether the weights in a table's columns differ from the numbers of rows, so that the weights are shown."""
     return any(weight != rows for weight, rows in zip(columns.get("weight", ()), columns["rows"], strict=False))
 
 
@@ -363,7 +363,7 @@ def _worst(found: WorstSlices) -> Table:
 def worst_rows(
     measured: Measured, split: str, image: Callable[[object], Markup | None] = lambda value: None
 ) -> Iterator[Table]:
-    """Yields the table of the rows where the model is most wrong; none where no row has a loss."""
+    """Yields the table of the rows with the greatest losses, where the model is most wrong; nothing without losses."""
     if not measured.worst_rows:
         return
     loss = measured.worst_slices.metric if measured.worst_slices is not None else "loss"
@@ -407,7 +407,7 @@ def _image_files(results: RunResults) -> list[Row]:
 
 
 def _image(files: Sequence[Row], name: object) -> Markup | None:
-    """Returns a small copy of the raw image whose file a value names, as an <img> with the data; None without one."""
+    """Returns a small copy of the image in the raw file that a value names, as an <img> that holds the data; None without one."""
     named = [file for file in files if file.get("path", "").endswith(f"/{name}")]
     if len(named) != 1:  # of another span's file of this name the picture would be wrong
         return None
@@ -433,7 +433,7 @@ def _image(files: Sequence[Row], name: object) -> Markup | None:
 
 
 def importance(results: RunResults) -> Iterator[Table]:
-    """Yields the table of columns, the most important first; none where it is not known."""
+    """Yields the table of columns, the most important first; nothing if the importance is not known."""
     found = results.importance
     if found is not None and found.columns:
         yield importance_table(found, " of eval")

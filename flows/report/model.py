@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"[<>]?[-+±]?[\d.,]+(e[-+]?\d+)?( ?%| s| min| h| bytes| bi
 
 
 def cell(value: object) -> str:
-    """Returns the text of a cell, in every renderer."""
+    """Returns a value as the text of a table cell, the same in every renderer."""
     if value is None:
         return ""
     if isinstance(value, list | tuple):
@@ -40,7 +40,7 @@ def is_number(value: object) -> bool:
     return not isinstance(value, Markup) and _NUMBER.fullmatch(cell(value)) is not None
 
 
-def filled(rows: Sequence[Row]) -> list[str]:
+def filled_columns(rows: Sequence[Row]) -> list[str]:
     """Returns the names of the columns with a cell that is not empty, in the order in which they first occur."""
     names = dict.fromkeys(name for row in rows for name in row)
     return [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
@@ -65,7 +65,7 @@ class Table(Sequence[Row]):
     @functools.cached_property
     def shown(self) -> list[str]:
         """The names of the columns with a cell that is not empty."""
-        return filled(self.rows)
+        return filled_columns(self.rows)
 
     @functools.cached_property
     def numbers(self) -> set[str]:
@@ -90,7 +90,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure with its title above and its keys (a colour's name and what has it) below."""
+    """A figure with its title above and its legend below; a key of the legend is (name of a colour, what has this colour)."""
 
     title: str
     svg: Markup

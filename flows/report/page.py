@@ -43,7 +43,7 @@ def place_of(store: Store, path: Path) -> str:
 
 
 def on_this_disk(store: Store, path: Path) -> Path:
-    """Returns a local file with a page of the store: the page's own, or an up-to-date copy of one in a bucket.
+    """Returns the local file of a page of the store; a page in a bucket is copied to this machine first.
 
     Raises:
         FileNotFoundError: there is no such page.
@@ -128,8 +128,8 @@ def _origin(results: RunResults) -> Section:
 
 
 def _files(results: RunResults) -> Iterator[Row]:
-    """Yields a table row for each raw file, span by span; without its path where neither the caller nor the version of
-    this run has it."""
+    """Yields a table row for each raw file, span by span. The path is empty if neither the caller nor the lineage of
+    the run's version has it."""
     for span, output in results.ingested().items():
         for file in results.raw_files.get(span) or results.key(output.title).get("files") or []:
             yield {"span": span, "file": file.get("path", ""), "bytes": file["bytes"], "crc32c": file["crc32c"]}
@@ -162,8 +162,8 @@ def step_section(output: Output) -> Section | None:
     return None
 
 
-def key_of(output: Output) -> str:
-    """Returns the key of a step's artifact, the same in later runs: evaluation, evaluation-champion, ..."""
+def artifact_key(output: Output) -> str:
+    """Returns the key of a step's Prefect artifact, the same in every run: evaluation, evaluation-champion, ..."""
     words = [word for word in output.title.split() if not word.isdigit()]
     names = {"evaluate": "evaluation", "measure": "evaluation", "validate": "validation"}
     return "-".join([names.get(output.stage, output.stage), *words[1:]])
@@ -180,7 +180,7 @@ def _statistics(found: WindowStatistics) -> Section:
 
 
 def _validation(found: Validated) -> Section | None:
-    """Returns the section on what validation found and proved of the splits; None if there is neither."""
+    """Returns the section on what validation found, with the table of splits and what is proven of them; None without both."""
     if not found.anomalies and not found.splits:
         return None
     said = f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')}"

@@ -1,9 +1,9 @@
-"""Figures as SVG that stand inside a page: its style sheet gives their colours and their font.
+"""Figures as SVG inside a page: the page's style sheet gives the figures their colours and their font.
 
     svg = figure(lambda axes: axes.plot(x, y, color=FIRST), label="ROC curve: ...")
 
-A figure takes a millisecond; to import matplotlib takes half a second, at the end of every run. A colour is the
-name of a variable of the style sheet.
+A figure takes a millisecond here; the import of matplotlib would take half a second at the end of every run. A colour
+is the name of a variable of the style sheet.
 """
 
 import math
@@ -35,7 +35,7 @@ FREE: Ends = (None, None)
 
 
 class _Axis:
-    """One axis: its ends, as far as they are given, its label and its ticks."""
+    """One axis: its label, its ticks, and its ends where they were set."""
 
     def __init__(self, most: int) -> None:
         self.label, self._most = "", most
@@ -44,7 +44,7 @@ class _Axis:
         self._seen: list[Floats] = []
 
     def see(self, values: ArrayLike) -> Floats:
-        """Note values that are drawn, by which the limits are found; return them as float64."""
+        """Note values that are drawn, since the axis covers them by default. Returns the values as float64."""
         found = np.atleast_1d(np.asarray(values, np.float64))
         self._seen.append(found[np.isfinite(found)])
         return found
@@ -58,7 +58,7 @@ class _Axis:
         return (first, last) if first < last else (first - room, first + room)  # an axis of one value
 
     def told(self, low: float, high: float) -> list[tuple[float, str]]:
-        """Returns the ticks within the limits, with their labels."""
+        """Returns the ticks from `low` to `high` as (position, label)."""
         if self.ticks:
             return [(at, text) for at, text in self.ticks if low <= at <= high]
         power = 10.0 ** math.floor(math.log10((high - low) / self._most))
@@ -129,11 +129,11 @@ class Plot:
         self._add(np.array([x, x]), np.array([-np.inf, np.inf]), _stroke(color, linewidth, linestyle, 1.0))
 
     def frame(self, x: str = "", y: str = "", *, x_ends: Ends = FREE, y_ends: Ends = FREE) -> None:
-        """Set the labels of both axes, and the ends that do not follow from what is drawn."""
+        """Set the labels of both axes, and the ends of an axis (FREE: the drawn values decide them)."""
         self._x.label, self._y.label, self._x.ends, self._y.ends = x, y, x_ends, y_ends
 
     def ticks(self, x: Mapping[float, str], y: Mapping[float, str] | None = None) -> None:
-        """Set the ticks of the axes: labels by place on the axis."""
+        """Set the ticks of both axes: {position on the axis: label}."""
         self._x.ticks, self._y.ticks = list(x.items()), list((y or {}).items())
 
     def _add(self, x: Floats, y: Floats, style: str) -> None:
@@ -236,7 +236,7 @@ def one_line(text: object, most: int = 28) -> str:
 
 
 def distinct_labels(texts: Iterable[object], most: int = 28) -> dict[Any, str]:
-    """Returns the `one_line` label of each text; labels that would be equal keep the text's end, or get a number."""
+    """Returns {text: its `one_line` label}. Labels that would be equal show the text's end instead, or get a number."""
     texts = list(dict.fromkeys(texts))
     cut = {text: one_line(text, most) for text in texts}
     alike = Counter(cut.values())

@@ -42,20 +42,20 @@ class RunResults:
 
     @functools.cached_property
     def manifests(self) -> dict[str, Manifest]:
-        """The manifests of the steps' outputs by title, in the order of the steps, without those that are gone."""
+        """{title of a step: manifest of its output}, in the order of the steps; outputs that are gone are left out."""
         found = {step.title: self.store.find(step.stage, step.fingerprint) for step in self.record.stages}
         return {title: manifest for title, manifest in found.items() if manifest is not None}
 
     @functools.cached_property
     def outputs(self) -> dict[str, Output]:
-        """The outputs of the steps by title, without those that are gone."""
+        """{title of a step: its output}; outputs that are gone are left out."""
         return {
             title: Output(title, m.stage, m.fingerprint, self.store.output(m.stage, m.fingerprint), m.result, hit=True)
             for title, m in self.manifests.items()
         }
 
     def read(self, title: str, answers: type[Answer]) -> Answer | None:
-        """Returns a step's result as an object of class `answers`; None if it did not run, or is gone or damaged."""
+        """Returns a step's result as an `answers` object; None if the step did not run, or its output is gone or damaged."""
         try:
             return None if (output := self.outputs.get(title)) is None else output.read(answers)
         except ValidationError:
@@ -63,7 +63,7 @@ class RunResults:
 
     @functools.cached_property
     def measured(self) -> Measured | None:
-        """The evaluation of the candidate."""
+        """The candidate's metrics on the eval rows; None if the store does not have them."""
         found = self.read("measure", Measured)
         if found is None or found.spans:
             return found
@@ -71,7 +71,7 @@ class RunResults:
 
     @functools.cached_property
     def statistics(self) -> WindowStatistics:
-        """The statistics of the window."""
+        """The statistics of the window; empty ones if the store does not have them."""
         return self.read("statistics", WindowStatistics) or WindowStatistics()
 
     @functools.cached_property
@@ -80,23 +80,23 @@ class RunResults:
 
     @functools.cached_property
     def evaluated(self) -> Evaluated | None:
-        """The candidate's pass over the eval rows."""
+        """The result of the step in which the candidate predicted the eval rows; None if the store does not have it."""
         predictions = self.key("measure").get("inputs", {}).get("predictions")
         title = next((title for title, output in self.outputs.items() if output.fingerprint == predictions), "")
         return self.read(title, Evaluated)
 
     @functools.cached_property
     def importance(self) -> Importance | None:
-        """The importance of columns, on the evaluation's small sample."""
+        """The importance of each column, from a small sample of the eval rows; None if it is not known."""
         return None if self.evaluated is None else self.evaluated.importance
 
     def key(self, title: str) -> dict[str, Any]:
-        """Returns the key of a step's output, all that went into it; {} if there is no output."""
+        """Returns the key of a step's output, that is, all that the output depends on; {} if there is no output."""
         manifest = self.manifests.get(title)
         return dict(manifest.key) if manifest is not None else {}
 
     def file(self, title: str, name: str) -> Path | None:
-        """Returns the path on this machine's disk of a file or folder of an output; None if there is none."""
+        """Returns the path on this machine's disk of a file or folder in a step's output; None if there is none."""
         output, manifest = self.outputs.get(title), self.manifests.get(title)
         if output is None or manifest is None:
             return None
@@ -105,7 +105,7 @@ class RunResults:
         return self.localized(output.path / name)
 
     def localized(self, path: Path) -> Path | None:
-        """Fetches a path of any output onto this machine's disk and returns it; None if it cannot be had."""
+        """Fetches a path of any output onto this machine's disk and returns the path; None if it cannot be fetched."""
         try:
             self.store.localize([path])
         except HeadwayError:
@@ -118,7 +118,7 @@ class RunResults:
 
     @functools.cached_property
     def raw_files(self) -> dict[str, Any]:
-        """{span: its raw files}: `files`, else what the lineage of the run's version has."""
+        """{span: its raw files}, from `files`; for other spans from the lineage of the run's version."""
         kept: dict[str, Any] = {}
         if (number := self.record.version) is not None:
             registry = Registry(self.store, self.record.pipeline)

@@ -3,8 +3,8 @@
     renew_site(store, "flights", note)         # after each run, promotion, rollback and monitoring of that model
     write_site(store)                          # <store>/site/index.html, and the page of each model
 
-Pages are static: they load nothing, and work from a folder, a bucket or a mail. What is told of a run is kept in
-`site/runs.json`, so that a store of many runs is not read again each time.
+Pages are static: they load nothing, and work from a folder, a bucket or a mail. The line of each run in the tables is
+kept in `site/runs.json`, so that the records of many runs are not read again each time.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ from headway.errors import HeadwayError
 from headway.messages import counted, duration, metric_text, sentence, when, window_text
 from headway.redaction import redact
 from headway.registry.pointers import Event
-from headway.registry.registry import Registry, Version, names
+from headway.registry.registry import Registry, Version, model_names
 from headway.storage.store import Store
 from headway.tasks.table import task_of
 
@@ -72,7 +72,7 @@ def write_site(store: Store, *models: str) -> Path:
         OSError, StoreError: the store cannot be written.
     """
     folder, runs = index_path(store).parent, _run_lines(store)
-    known = names(store)
+    known = model_names(store)
     for name in models or known:
         if name in known:
             store.replace(folder / f"{name}.html", _model_page(store, name, runs))
@@ -90,7 +90,7 @@ def renew_site(store: Store, model: str, note: Callable[[str], object]) -> None:
 
 
 def _run_lines(store: Store) -> list[RunLine]:
-    """Returns the lines of the latest runs, newest first; keeps them in runs.json, to read an ended run only once."""
+    """Returns the lines of the latest runs, newest first. Keeps them in runs.json, so that an ended run is read only once."""
     cache = index_path(store).parent / "runs.json"
     try:
         kept = {line.run: line for line in _Lines.model_validate_json(store.read(cache)).lines}
@@ -224,7 +224,7 @@ def _champion(registry: Registry) -> Event | None:
 def _champions(
     events: Sequence[Event], versions: dict[int, Version], metric: str | None, why: dict[str, str]
 ) -> Section | None:
-    """Returns the section on when and why each champion came, with its metric; None if there was none."""
+    """Returns the section on past and present champions: when and why each was promoted, its metric; None without any."""
     if not events:
         return None
     rows: list[Row] = [
@@ -301,7 +301,7 @@ def _alarms(store: Store, registry: Registry) -> list[str]:
 
 
 def _primary(versions: Iterable[Version]) -> str | None:
-    """Returns the primary metric of the newest version's task, else its first metric; None if it has none."""
+    """Returns the primary metric of the newest version's task, else that version's first metric; None if there is none."""
     newest = max(versions, key=lambda version: version.number, default=None)
     if newest is None:
         return None
@@ -316,7 +316,7 @@ def _value(version: Version | None, metric: str | None) -> str | None:
 
 
 def _metric_of(registry: Registry, number: int | None) -> str | None:
-    """Returns the name and value of a version's `_primary` metric as text; None without a version or a metric."""
+    """Returns a version's `_primary` metric as text; None without a version or a metric. A damaged version says so."""
     try:
         version = None if number is None else registry.version(number)
     except HeadwayError:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from markupsafe import Markup
 
 from flows.records import RunRecord, State
-from flows.report.model import Row, Section, Table, cell, filled, is_number
+from flows.report.model import Row, Section, Table, cell, filled_columns, is_number
 from flows.report.verdict import ending_of, explain
 from headway.messages import counted, duration, listed, metrics_line, short, window_text
 from headway.storage.store import Store
@@ -28,15 +28,15 @@ _ESCAPED = {
 
 
 def text_table(rows: Sequence[Row], *, whole: Collection[str] = (), width: int | None = None, fit: bool = False) -> str:
-    """Format rows as an aligned table: columns in the order in which they first occur, numbers to the right. Empty
-    columns are left out, and long cells are cut except in the columns named in `whole`, the last of which wraps.
+    """Format rows as an aligned table: columns in the order in which they first occur, numbers to the right. Empty columns are
+    left out. Long cells are cut except in the columns named in `whole`; if the last column is one of these, it wraps.
 
     Args:
         width: characters of a line; None: the terminal's. Columns that do not fit side by side go below, in further
             blocks that begin with the first column again.
         fit: whether to wrap the first column if all columns then fit beside each other.
     """
-    if not (names := filled(rows)):
+    if not (names := filled_columns(rows)):
         return ""
     room = shutil.get_terminal_size((100, 24)).columns if width is None else width
     columns = [_column(name, rows, None if name in whole else min(_WIDEST, max(room // 2, 16))) for name in names]
@@ -62,7 +62,7 @@ def text_table(rows: Sequence[Row], *, whole: Collection[str] = (), width: int |
 
 
 def _row(cells: Sequence[str], below: Sequence[str]) -> str:
-    """Returns a row's cells side by side; on the next lines the rest of the first cell (`below`) and of the last."""
+    """Returns a row's cells side by side. The next lines have the rest of the first cell (`below`) and of the last cell."""
     first, *more = "  ".join(cells).rstrip().split("\n")
     beside = itertools.zip_longest(below, more, fillvalue="")
     return "\n".join(
@@ -71,7 +71,7 @@ def _row(cells: Sequence[str], below: Sequence[str]) -> str:
 
 
 def _column(name: str, rows: Sequence[Row], most: int | None) -> list[str]:
-    """Returns a column's name and cells, all of one width."""
+    """Returns a column's name and cells, cut to `most` characters (None: not cut) and padded to one width."""
     cells = [name.translate(_ESCAPED), *(_cell(row.get(name), most) for row in rows)]
     width = max(map(len, cells))
     right = all(is_number(row.get(name)) for row in rows)
@@ -162,8 +162,8 @@ def summary(record: RunRecord, places: Sequence[tuple[str, object]] = (), *, ver
 
 
 def summary_json(record: RunRecord, store: Store) -> dict[str, object]:
-    """Returns a run as JSON values: its record, its end and the gate's reasons in words, and the folders of the steps'
-    outputs by title."""
+    """Returns a run as JSON values: the record, how the run ended and the gate's reasons in words, and the folder of
+    each step's output, by the step's title."""
     outputs = {step.title: str(store.output(step.stage, step.fingerprint)) for step in record.stages}
     reasons = explain(record.verdict).sentences if record.verdict is not None else []
     words = {"headline": ending_of(record).headline, "reasons": reasons}

@@ -42,12 +42,12 @@ def training(results: RunResults) -> Section | None:
     known = {said: getattr(trained, name) for name, said in _FACTS.items()}
     facts = {said: number(of) if isinstance(of, float) else of for said, of in known.items() if of not in (None, 0)}
     path = results.file(_STEP, "history.json")
-    points = [] if path is None else thinned(recorded(path))
+    points = [] if path is None else thinned(read_history(path))
     tables = [Table("What came out", [facts])]
     return Section("Training", sentences, list(_charts(points, trained.best_step)), tables, fold="Curves and figures")
 
 
-def recorded(path: Path) -> list[dict[str, float | None]]:
+def read_history(path: Path) -> list[dict[str, float | None]]:
     """Returns the points in a training's history.json; an empty list if the file cannot be read."""
     try:
         return list(json.loads(path.read_text(encoding="utf-8"))["history"])

@@ -40,8 +40,8 @@ from headway.evaluation.verdict import (
 )
 from headway.messages import (
     agree,
-    between,
     counted,
+    interval_text,
     listed,
     metric_text,
     metrics_line,
@@ -85,7 +85,7 @@ def word_of(state: str) -> str:
 
 
 class RunSummary(Frozen):
-    """The summary at the top of a page: how a run ended, or the state of what else the page is about."""
+    """The summary at the top of a page: how a run ended, or the state of another subject of the page, such as a model."""
 
     word: str
     """The state in a word or two."""
@@ -112,7 +112,7 @@ class RunSummary(Frozen):
 
     @property
     def label(self) -> str:
-        """The word, and whether there are warnings."""
+        """The word; if there are concerns, "with warnings" is added."""
         return f"{self.word}, with warnings" if self.concerns else self.word
 
     @property
@@ -124,7 +124,7 @@ class RunSummary(Frozen):
         """Returns a table of the first checks and a folded table of the others; an empty list without checks.
 
         Args:
-            brief: only the first checks that the headline does not tell, without intervals, and the number of others.
+            brief: only the first checks that the headline does not state, without intervals; a note counts the others.
             narrow: the same tables without intervals.
         """
         level = None if brief or narrow else next((check.confidence for check in self.checks if check.interval), None)
@@ -255,7 +255,7 @@ def ending_section(ending: RunSummary) -> Section:
 
 
 def _gravity(check: Check, primary: str | None) -> tuple[bool, ...]:
-    """Returns a sort key: first what speaks against a candidate, then what to look at, then the primary metric."""
+    """Returns a check's sort key: first checks against the candidate, then those to look at, then the primary metric's."""
     tone, decay = _tone(check), check.name == DECAY
     risk = (check.passed, tone != "red", tone != "amber" or decay)
     first = (*risk, check.slice is not None, check.name != CHAMPION, not decay)
@@ -296,26 +296,26 @@ def _row(check: Check, titles: tuple[str, str], narrow: bool, level: float | Non
             before, now, what = None, None, f"{what} minus constant"
     change = change_text(check.model_copy(update={"interval": None}) if narrow else check)
     if check.interval and check.confidence != level and not narrow:
-        change = f"{signed(check.change)} ({between(check.interval, check.confidence)})"
+        change = f"{signed(check.change)} ({interval_text(check.interval, check.confidence)})"
     return {
         "check": known.format(what=what, name=check.name, against=against).strip(),
         titles[0]: None if before is None else metric_text(before),
         titles[1]: None if now is None else metric_text(now),
         "change" if level is None else f"change ({100 * level:.4g}% interval)": change,
-        "limit": allowed(check),
+        "limit": limit_text(check),
         "outcome": outcome_text(check),
     }
 
 
 def outcome_text(check: Check) -> str:
-    """Returns the outcome of a check as a table cell; a change for the worse beyond chance is called worse."""
+    """Returns the outcome of a check as the text of a table cell, such as "worse, perhaps within the limit"."""
     if check.outcome != CANNOT_TELL or check.name not in _TITLES:
         return UNCLEAR if check.outcome == CANNOT_TELL else check.outcome
     return "worse, perhaps within the limit" if outcome_of(check) == "worse" else CANNOT_TELL
 
 
-def allowed(check: Check) -> str:
-    """Returns the limit of a check as text, for a change with the sign of a change for the worse; "" without one."""
+def limit_text(check: Check) -> str:
+    """Returns a check's limit as text; "" without a limit. For a change it has the sign of a change for the worse."""
     if check.allowed is None:
         return ""
     if check.limit in ("at least", "at most"):
@@ -347,23 +347,23 @@ class Remark:
 
     text: Text
     check: Check | None = None
-    """The check that it is about."""
+    """The check that the remark is about."""
     overruled: bool = False
     """Whether the candidate was promoted by force, against this remark."""
 
     @property
     def key(self) -> str | None:
-        """The key of its check."""
+        """The key of the remark's check; None without a check."""
         return None if self.check is None else self.check.key
 
     @property
     def status(self) -> Status | None:
-        """The status that its check gives the candidate."""
+        """The status that the remark's check gives the candidate; None without a check."""
         return None if self.check is None else self.check.status
 
     @property
     def concern(self) -> bool:
-        """Whether a person should look at it, although the candidate may be promoted."""
+        """Whether a person should look at the remark, although the candidate may be promoted."""
         return self.check is not None and self.check.concern
 
     @property
@@ -379,18 +379,18 @@ class Remark:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A verdict in words."""
+    """The gate's verdict in words: its reasons, notes, and alarms about the champion."""
 
     reasons: tuple[Remark, ...] = ()
     """The reasons of the verdict, the gravest first; if the candidate is promoted, what speaks for it."""
     notes: tuple[Remark, ...] = ()
     """Remarks that decided nothing."""
     alarms: tuple[Remark, ...] = ()
-    """Why the champion itself needs a look; they change no verdict."""
+    """Remarks on a champion that has become worse; they change no verdict."""
 
     @property
     def sentences(self) -> list[str]:
-        """The reasons and the notes."""
+        """The reasons and the notes as sentences."""
         return [str(remark) for remark in (*self.reasons, *self.notes)]
 
     @property
@@ -401,7 +401,7 @@ class Explanation:
 
 
 def explain(verdict: Verdict) -> Explanation:
-    """Returns a verdict in words."""
+    """Returns the explanation of a gate's verdict in words."""
     decisive = [check for check in verdict.checks if check.status]
     decisive.sort(key=lambda check: GRAVEST_FIRST.index(check.status) if check.status in GRAVEST_FIRST else 0)
     forced = verdict.basis == "forced"
@@ -418,7 +418,7 @@ def explain(verdict: Verdict) -> Explanation:
 
 
 def _supports(verdict: Verdict) -> list[Remark]:
-    """Returns why a candidate is promoted."""
+    """Returns the remarks that say why a candidate is promoted."""
     if verdict.basis == "first model":
         none_set = "" if any(check.name == THRESHOLD for check in verdict.checks) else " and no threshold is set"
         return [Remark(Text(f"there is no champion yet{none_set}; {level(verdict)}"))]
@@ -447,8 +447,8 @@ def level(verdict: Verdict) -> str:
 
 
 def _worth_a_note(checks: Sequence[Check], *, missed: bool) -> list[Check]:
-    """Returns the checks that are worth a note: unchecked thresholds, the thresholds nearest to their limits unless one
-    is `missed`, and comparisons on all rows. Comparisons on slices and ones that were not made are left out."""
+    """Returns the checks to mention in notes: thresholds without a value, the thresholds nearest to their limits (none if one was
+    `missed`), and comparisons on all rows. Left out are comparisons on slices, and comparisons that were not made."""
     thresholds = [check for check in checks if check.name == THRESHOLD]
     met = [] if missed else nearest_to_limits([check for check in thresholds if check.value is not None])
     others = [c for c in checks if c.name != THRESHOLD and c.slice is None and c.outcome != "not compared"]
@@ -456,7 +456,7 @@ def _worth_a_note(checks: Sequence[Check], *, missed: bool) -> list[Check]:
 
 
 def _general(verdict: Verdict) -> list[str]:
-    """Returns sentences on the rows that the comparison was made on, and on the slices."""
+    """Returns sentences on the rows and the slices of the comparison."""
     said = []
     if verdict.sample_of is not None:
         said.append(f"judged on a random sample of {verdict.rows or 0:,} of {verdict.sample_of:,} rows")
@@ -548,7 +548,7 @@ def _compared(check: Check, verdict: Verdict) -> Text:
             summary = f"{metric} {verb} {moved}, more than the allowed {side} of {number(check.allowed)}"
         case _:
             return Text(f"{metric} cannot be compared with {against}")
-    details = [f"{signed(check.change)}, {between(check.interval, check.confidence)}"]
+    details = [f"{signed(check.change)}, {interval_text(check.interval, check.confidence)}"]
     details += [f"the limit is {share_text(check)}"] if check.share is not None and check.outcome != BETTER else []
     if check.outcome == CANNOT_TELL:
         details.append(f"the smallest loss that could have been detected is {number(check.detectable)}")
@@ -642,11 +642,11 @@ def _baseline(check: Check, verdict: Verdict) -> Text:
 
 def _gain(check: Check) -> str:
     """Returns the gain over a baseline with its interval; empty where there are too few rows for one."""
-    if check.upward is None or check.change is None:
+    if check.improvement is None or check.change is None:
         return ""
-    low, high = check.upward
+    low, high = check.improvement
     by_chance = ", which chance can explain" if low <= 0 <= high else ""
-    return f"a gain of {signed(check.gained)}, {between(check.upward, check.confidence)}{by_chance}"
+    return f"a gain of {signed(check.gained)}, {interval_text(check.improvement, check.confidence)}{by_chance}"
 
 
 def _alarms(decays: Sequence[Check], verdict: Verdict) -> tuple[Remark, ...]:
@@ -673,8 +673,8 @@ def _alarms(decays: Sequence[Check], verdict: Verdict) -> tuple[Remark, ...]:
 
 
 def _decay(check: Check) -> str:
-    interval = check.upward and (-check.upward[1], -check.upward[0])
-    worse = f"worse by {number(abs(check.change or 0.0))}, {between(interval, check.confidence)}"
+    interval = check.improvement and (-check.improvement[1], -check.improvement[0])
+    worse = f"worse by {number(abs(check.change or 0.0))}, {interval_text(interval, check.confidence)}"
     worse += f", beyond the limit of {number(check.allowed)}"
     if check.gains is None:
         return worse

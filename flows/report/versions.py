@@ -40,7 +40,7 @@ def change_text(check: Check) -> str:
 
 
 def paired_table(title: str, checks: Sequence[Check], first: str, second: str, note: str = "") -> Table:
-    """Returns a row per check: the values of both models, which are of the same rows, and their difference."""
+    """Returns a table with a row per check: the values of both models on the same rows, and their difference."""
     rows = [
         {
             "metric": check.metric,
@@ -59,8 +59,8 @@ def paired_table(title: str, checks: Sequence[Check], first: str, second: str, n
 
 
 def change_since(version: Version) -> str:
-    """Returns how a version did against the champion of its time, on the eval rows of the run that made it: "auc +0.002
-    (+0.001 to +0.003) against v3 on 2013-12". Empty if its gate did not compare the two."""
+    """Returns how a version compares with the champion of its time: "auc +0.002 (+0.001 to +0.003) against v3 on
+    2013-12". The rows are the eval rows of the run that made the version. Empty if the gate did not compare the two."""
     compared = version.facts.get("compared")
     if not isinstance(compared, dict):
         return ""
@@ -69,7 +69,7 @@ def change_since(version: Version) -> str:
 
 
 def own_levels(version: Version) -> str:
-    """Returns the most important metrics of a version as text, with the spans of its rows; empty without metrics."""
+    """Returns the most important metrics of a version, with the spans of the eval rows, as text; empty without metrics."""
     line = metrics_line(metrics_of(version))
     return line + _on(eval_spans(version)) if line else ""
 
@@ -99,7 +99,7 @@ def _on(spans: Sequence[str]) -> str:
 
 def names_of_versions(registry: Registry) -> defaultdict[int, list[str]]:
     """Returns the names that point at each version: champion, previous, aliases; an empty list for other versions."""
-    places = {"champion": registry.decided_against(), "previous": registry.previous(), **registry.aliases()}
+    places = {"champion": registry.champion_or_nobody(), "previous": registry.previous(), **registry.aliases()}
     names: defaultdict[int, list[str]] = defaultdict(list)
     for name, number in places.items():
         if number is not None:

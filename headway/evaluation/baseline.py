@@ -1,13 +1,12 @@
-"""The constant baseline: the predictions of a model that ignores every column, scored on the candidate's rows; and how other
-baselines compare.
+"""The constant baseline, a model that ignores every column, scored on the candidate's rows; and the tests of a
+candidate against the constant and other baselines.
 
     facts = LabelFacts(counts=(880, 120))                        # of the train rows
     constant(task, facts, rows, task.metrics)                    # {"auc": 0.5, "loss": 0.367, "accuracy": 0.88, ...}
 
-The constant is the best one for each metric that the train labels allow: the classes' shares for log loss, calibration and
-AUC (0.5: every row ties), the most frequent class for accuracy, the mean for squared errors, the median for absolute
-errors, one score for all rows for ndcg (the mean over all orders), and a random order for mrr. The facts of train labels
-count rows by their weights.
+For each metric, the constant is the best that the train labels allow: the classes' shares for log loss, calibration and AUC (0.5:
+every row ties), the most frequent class for accuracy, the mean for squared errors, the median for absolute errors, one score for
+all rows for ndcg (the mean over all orders), and a random order for mrr. The facts of train labels count rows by their weights.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from headway.evaluation.compare import compare
-from headway.evaluation.units import CLASS_ROWS, FIRST_CLASS_ROWS, units, why_not_comparable
+from headway.evaluation.units import CLASS_ROWS, FIRST_CLASS_ROWS, count_units, why_not_comparable
 from headway.evaluation.verdict import Check
 from headway.metrics.base import Floats, Metric, Rows
 from headway.tasks.base import LabelFacts, Task
@@ -31,7 +30,7 @@ ENOUGH_ROWS = 1000
 
 
 def constant(task: Task, facts: LabelFacts, rows: Rows, metrics: Sequence[Metric]) -> dict[str, float | None] | None:
-    """Returns the value of each metric for the constant on these rows; None when the train labels are not known."""
+    """Returns each metric's value for the constant on these rows, by name; None if the train labels are not known."""
     if task.constant(facts, len(rows)) is None:
         return None
     values: dict[str, float | None] = {}
@@ -44,8 +43,8 @@ def constant(task: Task, facts: LabelFacts, rows: Rows, metrics: Sequence[Metric
 def constant_predictions(
     task: Task, facts: LabelFacts, metric: Metric, rows: int, best_by: str | None = None
 ) -> Floats | None:
-    """Returns the predictions of the constant that is best by `metric`, or by the metric `best_by`. For ranking metrics
-    the predictions order nothing. None if the labels' facts do not give a constant."""
+    """Returns the predictions of the constant that is best by `metric`, or by `best_by` if given. For ranking metrics
+    they are scores that order nothing. None if the facts of the train labels give no constant."""
     return _order(metric.name, rows) if metric.unit == "groups" else task.constant(facts, rows, best_by or metric.name)
 
 
@@ -58,9 +57,9 @@ class BaselineTest:
 
     outcome: Outcome
     decisive: Check | None
-    """The check of the metric that decides; None: the rows are too few for any."""
+    """The check of the metric that decides; None: the rows are too few for any metric."""
     beside: Check | None = None
-    """The check of the primary metric, where another one decides."""
+    """The check of the primary metric, where another metric decides."""
 
 
 def compare_with_baseline(
@@ -74,11 +73,11 @@ def compare_with_baseline(
     check: Callable[[], None] = lambda: None,
     first: bool = False,
 ) -> Check | None:
-    """Returns the check of one metric against a baseline on the same rows; None where the difference has no value.
+    """Returns the check of one metric against a baseline on the same rows; None if the metric has no value for one of the two.
 
     Args:
         others: the predictions of the baseline.
-        first: whether it is a first model, which may be compared with the constant on fewer rows of a class.
+        first: whether the candidate is a first model, for which fewer rows of each class are enough for a comparison.
     """
     options: dict[str, Any] = {"class_rows": FIRST_CLASS_ROWS if first else CLASS_ROWS, "seed": seed, "check": check}
     difference = compare(rows, rows.predicted(others), metrics=(metric,), **options)[metric.name]
@@ -86,9 +85,9 @@ def compare_with_baseline(
         return None
     facts = {"against": name, "outcome": "too few rows", "rows": len(rows)}
     found = difference.check(f"{name} baseline", metric, confidence, **facts)
-    if found.upward is None:
+    if found.improvement is None:
         return found
-    outcome = "better" if found.upward[0] > 0 else "worse" if found.worse else "cannot tell"
+    outcome = "better" if found.improvement[0] > 0 else "worse" if found.worse else "cannot tell"
     return found.model_copy(update={"outcome": outcome})
 
 
@@ -103,17 +102,16 @@ def judge_first_model(
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
 ) -> BaselineTest | None:
-    """Returns the test of a model that replaces none against the constant; None where no metric has a value.
+    """Returns the test of a first model, which replaces none, against the constant; None if no metric has a value.
 
-    It is better when its primary metric is better beyond chance, or is not worse and another metric is better. It is
-    worse when a metric that it was trained for is worse beyond chance. Otherwise the outcome is "cannot tell", or "too
-    few rows" if `why_not_comparable` names a reason. The metrics share the error of `confidence` (Bonferroni); few rows
-    get Student's t.
+    The outcome is "better" if the primary metric is better beyond chance, or is not worse while another metric is better. It is
+    "worse" if a metric that the model was trained for is worse beyond chance. Otherwise it is "cannot tell", or "too few rows"
+    if `why_not_comparable` names a reason. The confidence holds for all metrics together (Bonferroni); few rows get Student's t.
 
     Args:
         metrics: the first is the primary one.
-        trained_for: names of the metrics by which it must not be worse than the constant that is best by the loss. (The
-            mean of skewed labels never has as small an absolute error as their median.)
+        trained_for: names of the metrics by which the model must not be worse than the constant that is best by the
+            loss. (The mean of skewed labels never has as small an absolute error as their median.)
     """
     shared = 1 - (1 - confidence) / len(metrics)
 
@@ -154,15 +152,15 @@ def judge_against_baseline(
     others: Floats | None = None,
     name: str = CONSTANT,
 ) -> BaselineTest | None:
-    """Returns the test of a candidate against a baseline, where there is a champion; None where no metric has a value.
+    """Returns the test of a candidate against a baseline, where there is a champion; None if no metric has a value.
 
     The candidate wins if its primary metric, the first of `metrics`, is better. On few rows the value alone decides, so
-    that chance rejects no good model. From 1,000 rows on it must be better beyond chance (the interval of the gain is
-    wholly above 0): by its value, a model that learned nothing would pass in half of all cases. For auc, twice the rows
-    of the rarer class are counted; with groups, the groups. The candidate also wins if the primary metric is not worse
-    beyond chance and another of `metrics` is better beyond chance: a class of 95% leaves accuracy no room, and one
-    outlier can decide an RMSE. Only the value counts where `why_not_comparable` gives a reason (fewer than 20 rows,
-    groups, or rows of a class). A metric without a value is skipped; if it is the primary one, the next replaces it.
+    that chance rejects no good model. From 1,000 rows on, the metric must be better beyond chance (the interval of the
+    gain is wholly above 0): by value alone, a model that learned nothing would pass in half of all cases. For auc, twice
+    the rows of the rarer class count; for ranking metrics, the groups. The candidate also wins if the primary metric is
+    not worse beyond chance and another metric is better beyond chance: a class of 95% leaves accuracy no room, and one
+    outlier can decide an RMSE. Only the value counts if `why_not_comparable` gives a reason (fewer than 20 rows, groups,
+    or rows of a class). A metric without a value is skipped; the next metric replaces a primary one without a value.
 
     Args:
         others: the predictions of the baseline; None: those of the constant.
@@ -180,18 +178,20 @@ def judge_against_baseline(
     if first is None:
         return None
     (metric,) = (metric for metric in metrics if metric.name == first.metric)
-    if first.gained > 0 and (first.upward is None or units(metric, rows) < ENOUGH_ROWS or first.upward[0] > 0):
+    if first.gained > 0 and (
+        first.improvement is None or count_units(metric, rows) < ENOUGH_ROWS or first.improvement[0] > 0
+    ):
         return BaselineTest("better", first)
     if not first.worse:
         for other in comparable:
-            if (other.gained if other.upward is None else other.upward[0]) > 0:
+            if (other.gained if other.improvement is None else other.improvement[0]) > 0:
                 return BaselineTest("better", other, first)
     return BaselineTest("worse" if first.worse else "cannot tell", first)
 
 
 def _order(metric: str, rows: int) -> Floats:
-    """Returns scores that order nothing: the same for all rows; for mrr, which gives equal scores less than a random
-    order, always the same random order."""
+    """Returns scores that order nothing: the same score for all rows. For mrr, where equal scores get less than a
+    random order, the scores are random, but always the same."""
     if metric != "mrr":
         return np.full(rows, 0.5)
     return np.random.Philox(key=0).random_raw(rows) / 2.0**64

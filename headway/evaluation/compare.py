@@ -4,8 +4,8 @@
     differences["auc"].difference, differences["auc"].interval(0.95)         # the model of rows, less others
     differences["auc"].few                                                   # "under 20 rows of one class", or None
 
-Every comparison of two models uses `compare`: the gate's with the champion, the anchor and the baselines, and the one
-of `headway compare`. How hard the rows are is the same for both models, and cancels in the difference.
+The gate uses `compare` for the champion, the anchor (an older version) and the baselines, and `headway compare` for
+two models. How hard the rows are is the same for both models, and cancels in the difference.
 """
 
 import math
@@ -26,12 +26,12 @@ differently would differ beyond chance on every row."""
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """The difference of a metric between two models on the same rows; None where the metric is undefined on them."""
+    """The difference of a metric between two models on the same rows. A field is None where the metric has no value on them."""
 
     metric: str
     value: float | None
     other: float | None
-    """None also where there is no other model; the difference is then the value."""
+    """None also if there is no other model; `difference` is then the value itself."""
     difference: float | None
     error: float | None
     """The standard error of the difference."""
@@ -64,26 +64,25 @@ class Difference:
         return self.difference - reach, self.difference + reach
 
     def detectable(self, confidence: float, tolerance: float = 0.0, power: float = 0.8) -> float | None:
-        """Returns the smallest true worsening that a comparison with this standard error would find to be beyond the
+        """Returns the smallest true worsening that a comparison with this standard error would find beyond the
         tolerance in `power` of all cases; None without a standard error.
 
         It is tolerance + (t(0.5 + confidence / 2) + t(power)) * standard error, where t is the quantile of Student's
-        distribution: for many rows, at 95% and 80%, tolerance + 2.80 standard errors. The standard error in it is an
-        upper bound that holds in four of five cases, since an estimated error is too small more often than too
-        large."""
+        distribution. For many rows, at 95% and 80%, that is tolerance + 2.80 standard errors. An estimated standard error
+        is too small more often than too large. So the formula takes an upper bound, which holds in four of five cases."""
         if self.error is None:
             return None
         reach = quantile(0.5 + confidence / 2, self.freedom) + quantile(power, self.freedom)
         return tolerance + reach * self.error * _at_most(self.freedom)
 
     def probability_below(self, bound: float) -> float | None:
-        """Returns the p value of "true difference >= `bound`", small when clearly below; None without an error."""
+        """Returns the p value of the hypothesis that the true difference is `bound` or more; None without a standard error."""
         if self.difference is None or self.error is None:
             return None
         return tail(self.difference - bound, self.error, self.freedom)
 
     def probability_above(self, bound: float) -> float | None:
-        """Returns the p value of "true difference <= `bound`", small when clearly above; None without an error."""
+        """Returns the p value of the hypothesis that the true difference is `bound` or less; None without a standard error."""
         if self.difference is None or self.error is None:
             return None
         return tail(bound - self.difference, self.error, self.freedom)
@@ -101,7 +100,7 @@ def compare(
     """Returns the difference of each metric between two models, by name.
 
     Args:
-        rows: with the predictions of one model; rows of one unit are resampled together.
+        rows: rows with one model's predictions; rows of one unit are resampled together.
         other: `rows.predicted(...)` with the predictions of another model; None: the metrics of `rows` alone.
         class_rows: the least number of rows of each class, for a metric whose `unit` is classes.
         check: called before each metric; may raise to stop.
@@ -132,8 +131,8 @@ def _difference(metric: Metric, values: Sequence[float | None], spread: Spread |
 
 
 def _at_most(freedom: float, probability: float = 0.8) -> float:
-    """Returns the factor by which a true standard deviation is at most greater than its estimate, in `probability` of
-    all cases: by chi-square (Wilson and Hilferty, "The distribution of chi-square", 1931)."""
+    """Returns the factor that bounds a standard deviation: in `probability` of all cases the true one is at most this
+    factor times its estimate. By chi-square (Wilson and Hilferty, "The distribution of chi-square", 1931)."""
     if math.isinf(freedom):
         return 1.0
     part = 2 / (9 * freedom)

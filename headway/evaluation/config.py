@@ -1,4 +1,4 @@
-"""`evaluation:` and `gate:` of pipeline.yaml: what is measured of a model on the eval rows, and what decides about it.
+"""The sections `evaluation:` and `gate:` of pipeline.yaml: what is measured on the eval rows, and what decides on a candidate.
 
 evaluation:
   slices: [carrier, {distance: 4}]
@@ -31,7 +31,7 @@ from headway.tasks.base import Task
 from headway.tasks.table import ALL_COMPARED, ALL_METRICS, task_of
 
 RANKED_TOLERANCE: dict[str, float | str] = {"ndcg": 0.005}
-"""The default tolerances that are added to the task's where the order within groups is judged."""
+"""The default tolerances that are added to the task's tolerances where the order within groups is judged."""
 OF_GAIN = "% of gain"
 
 
@@ -80,7 +80,7 @@ class EvaluationConfig(Frozen):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of one value per row that the evaluation reads."""
+        """The columns that the evaluation reads, each with one value per row."""
         return tuple(
             dict.fromkeys([*slice_columns(self.slices), *self.row_values, *([self.item] if self.item else [])])
         )
@@ -88,7 +88,7 @@ class EvaluationConfig(Frozen):
     @field_validator("slices", mode="before")
     @classmethod
     def _slices(cls, value: Any) -> Any:
-        """Turn `distance: 4`, which is a mapping in YAML, into text."""
+        """Turn a slice such as `distance: 4`, which YAML reads as a mapping, into text."""
         if not isinstance(value, list | tuple):
             return value
         names = [
@@ -146,7 +146,7 @@ class Threshold(Bounds):
 
 
 def slice_and_value(key: str) -> tuple[str, str | None]:
-    """Returns the name of the slice and its value in a key like `carrier=UA`; the value None means each value."""
+    """Returns the slice's name and value in a key like `carrier=UA`. The value is None in `carrier`, which means each value."""
     name, equals, value = key.partition("=")
     return name.strip(), value.strip() if equals else None
 
@@ -228,7 +228,7 @@ class GateConfig(Frozen):
             ranked: whether the order within groups is judged.
             items: whether a column names the item of a row.
             retrieval: whether rows are ranked among all items of an index.
-            own: metrics of the user's own.
+            own: the user's own metrics.
         """
         task = task_of(task)
         ranking = (*(RANKED if ranked else ()), *((COVERAGE,) if ranked and items else ()))
@@ -267,7 +267,7 @@ class GateConfig(Frozen):
                 raise ConfigError(problem, where=f"{where}.{key}", fix=fix)
 
     def tolerances(self, task: Task | str, *, ranked: bool = False) -> dict[str, float | str]:
-        """Returns the metrics by which models are compared, and how much worse each may be."""
+        """Returns how much worse each metric may be, by the metric's name; models are compared by these metrics."""
         if self.tolerance:
             return self.tolerance
         default = dict(task_of(task).tolerances) | (RANKED_TOLERANCE if ranked else {})
@@ -286,7 +286,7 @@ def parse_tolerance(tolerance: float | str) -> tuple[float, str]:
     """Returns the number and the unit of a tolerance; the unit is "", "%" or "% of gain".
 
     Raises:
-        ValueError: it is no such tolerance.
+        ValueError: `tolerance` is not a tolerance.
     """
     text = " ".join(str(tolerance).split())
     unit = next((unit for unit in (OF_GAIN, "%") if text.endswith(unit)), "")

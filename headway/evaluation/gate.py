@@ -3,8 +3,8 @@
     verdict = decide(GateRequest(task="binary", candidate=..., champion=..., config=GateConfig()))
     verdict.status, verdict.basis, verdict.checks
 
-It reads predictions only (Parquet files written by evaluation: label, prediction, weight, slice columns, in the same
-order for all models), so neither model nor TensorFlow is needed. docs/gate.md has the rules in a table. The status is one of
+It reads predictions only, so neither a model nor TensorFlow is needed. Evaluation wrote them to Parquet files (label,
+prediction, weight, slice columns; the same rows for all models). docs/gate.md has the rules in a table. The status is one of
 
     promoted        better than the champion; trained on newer data and not blocked; a first model that is better than a
                     constant beyond chance; or by force, since a person said so
@@ -14,9 +14,9 @@ order for all models), so neither model nor TensorFlow is needed. docs/gate.md h
     needs a person  it passed and the config lets a person promote; it cannot be compared; or the rows cannot tell
                     whether a first model is better than a constant
 
-A candidate is blocked if it is worse beyond chance by more than the tolerance: overall, on a slice, or, with newer
-data, against the anchor (`headway.evaluation.tolerance`). The anchor is the last champion that was the first one, was
-better, or was chosen by a person: small losses, each within the tolerance, cannot add up to more than one.
+A candidate is blocked if it is worse than the champion beyond chance by more than the tolerance, over all rows or on a
+slice. With newer data it is also blocked if it is that much worse than the anchor: the last champion that was a first
+model, was better than its predecessor, or was chosen by a person. So small losses within the tolerance cannot add up.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,9 +42,9 @@ from headway.evaluation.predictions import (
     measured,
     metrics_of,
     metrics_without_value,
+    population_size,
     read_predictions,
     rows_of,
-    sample_of,
     unusable_text,
 )
 from headway.evaluation.requests import Champion, GateRequest, newer_data_check, spans_trained_on
@@ -83,14 +83,14 @@ NOT_CHECKED = "not checked"
 
 
 def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """Decide, and write the verdict to `out`. Returns a `headway.evaluation.verdict.Decision` as JSON."""
+    """Decide about the candidate, and write the verdict to `out`. Returns a `headway.evaluation.verdict.Decision` as JSON."""
     verdict = decide(request, monitor)
     write_verdict(verdict, out)
     return {"status": verdict.status}
 
 
 def decide(request: GateRequest, monitor: Monitor | None = None) -> Verdict:
-    """Returns the verdict about the candidate; ConfigError if the config does not fit the task."""
+    """Returns the verdict about the candidate. Raises ConfigError if the config does not fit the task."""
     request.config.check(
         request.task,
         ranked=request.ranked,
@@ -121,7 +121,7 @@ class _Decision:
         self.checks: list[Check] = []
         self.champion: Metrics | None = None
         self.anchor: Metrics | None = None
-        """The metrics of the champion and of the anchor; None until they are compared."""
+        """The metrics of the champion and of the anchor; None until the candidate is compared with that model."""
         self.left_out: tuple[LeftOut, ...] = ()
         self.compared = False
         self.within_anchor = True
@@ -154,10 +154,10 @@ class _Decision:
         return self._verdict(status or PROMOTED, None if status else basis)
 
     def _add(self, check: Check, status: Status | None = None) -> Check:
-        """Record a check, and return it with the spans and the status filled in.
+        """Record a check, and return it with its `spans` and `status` filled in.
 
         Args:
-            status: the status that the failed check leads to; None: it passed, or has its status already.
+            status: the status that the check leads to, since it failed; None: it passed, or has its status already.
         """
         facts: dict[str, Any] = {"spans": self.spans}
         if status is not None:
@@ -171,8 +171,8 @@ class _Decision:
         return next((status for status in GRAVEST_FIRST if status in found), None)
 
     def _tolerances(self) -> dict[str, float | str]:
-        """Returns the tolerance of each metric to compare. Without gate.tolerance, metrics with `of_the_mean` that have
-        no value are left out."""
+        """Returns the tolerance of each metric by which models are compared. Where the config names no tolerances, a
+        metric of the mean prediction (`Metric.of_the_mean`) that has no value is left out."""
         tolerances = self.config.tolerances(self.models.task, ranked=self.request.ranked)
         return {
             name: tolerance
@@ -183,7 +183,7 @@ class _Decision:
     # --- beside the champion, and the anchor
 
     def _beside_champion(self, champion: Champion) -> Basis | None:
-        """Compare with the champion and the anchor. Returns the reason to promote if nothing blocks, or None."""
+        """Compare with the champion and the anchor. Returns what a promotion would rest on; None: there is nothing."""
         cause = self._not_comparable(champion)
         if cause is not None:
             self._add(cause.model_copy(update={"name": "comparable"}), NEEDS_PERSON)
@@ -212,10 +212,10 @@ class _Decision:
         return None
 
     def _beside_anchor(self, *, blocks: bool) -> None:
-        """Compare on all rows with the anchor, if any: the last champion that was first, better, or chosen by a person.
+        """Compare over all rows with the anchor, an older version that catches a series of small losses. Without one, do nothing.
 
         Args:
-            blocks: whether to reject a candidate that is beyond the tolerance.
+            blocks: whether to reject a candidate that is worse than the anchor by more than the tolerance; else only report it.
         """
         anchor = self.request.anchor
         if anchor is None:
@@ -233,7 +233,7 @@ class _Decision:
             self._add(check, blocked)
 
     def _champion_decay(self, champion: Champion, compared: Sequence[Check]) -> None:
-        """Check whether the champion has become worse since its promotion, and if the candidate makes up for it."""
+        """Check whether the champion has become worse since its promotion, and whether the candidate makes up for the loss."""
         if champion.worth is None:
             return
         judging = self.models.judging
@@ -268,7 +268,7 @@ class _Decision:
         )
 
     def _not_comparable(self, other: Champion) -> Check | None:
-        """Returns a check that says why a comparison with an earlier version would not be fair, or None."""
+        """Returns a check that says why the candidate cannot fairly be compared with an earlier version; None: it can."""
         request = self.request
         cause = Check(name="", against=_name(other), outcome="")
         if other.incompatible is not None or other.predictions is None:
@@ -284,7 +284,7 @@ class _Decision:
     # --- beside the baselines
 
     def _beside_baselines(self) -> None:
-        """Compare with the constant and the other baselines; report those that are better beyond chance."""
+        """Compare the candidate with the constant and with each other baseline, and record the checks."""
         metrics = [self.models.judging[name] for name in dict.fromkeys((self.primary, *self.tolerances))]
         metrics = [metric for metric in metrics if metric.higher_is_better is not None and not metric.of_the_mean]
         if any(value is not None for value in self.values.values()):
@@ -316,7 +316,7 @@ class _Decision:
                 self._told(CONSTANT, predicted, metric)
 
     def _beside_baseline(self, name: str, predicted: Floats, metrics: Sequence[Metric]) -> None:
-        """Compare the candidate with a baseline that it has to beat, or with one that is only reported."""
+        """Compare the candidate with a baseline. Only a baseline in `request.to_beat` can block it; others are reported."""
         primary, rows = self.models.judging[self.primary], self.models.rows(self.models.candidate)
         decided: str | None = None
         if self.config.baseline and name in self.request.to_beat:
@@ -330,7 +330,7 @@ class _Decision:
                 self._told(name, predicted, metric, whatever=metric is primary)
 
     def _decide(self, tested: BaselineTest | None, name: str) -> str | None:
-        """Record the check of a baseline that must be beaten. Returns the deciding metric; None: there is none."""
+        """Record the test against a baseline that must be beaten. Returns the metric that decided it; None: no metric did."""
         if tested is None:
             return None
         decisive = tested.decisive
@@ -349,7 +349,7 @@ class _Decision:
         return None if decisive is None else decisive.metric
 
     def _told(self, name: str, predicted: Floats, metric: Metric, *, whatever: bool = False) -> None:
-        """Record a check that a baseline is better than the candidate by a metric, if it is so beyond chance.
+        """Record the comparison with a baseline by one metric, if the baseline is better beyond chance.
 
         Args:
             whatever: record the comparison in any case.
@@ -373,7 +373,7 @@ class _Decision:
             primary=self.primary,
             better=models.judging[self.primary].better,
             rows=len(models.candidate),
-            sample_of=sample_of(models.candidate),
+            sample_of=population_size(models.candidate),
             drawn_by=models.drawn_by if self.compared else None,
             spans=self.spans,
             candidate=request.candidate.model,
@@ -405,7 +405,7 @@ def _model(version: Champion | None) -> Model | None:
 
 
 def threshold_checks(config: GateConfig, models: "ScoredModels", values: dict[str, float | None]) -> Iterator[Check]:
-    """Yields a check of the candidate for each bound of each threshold, over all rows and on slices.
+    """Yields a check of the candidate for each bound (min or max) of each metric's threshold, over all rows and on slices.
 
     Args:
         values: the candidate's metrics over all rows.
@@ -435,7 +435,7 @@ def _sides(measured: Check, bounds: Bounds) -> Iterator[Check]:
 
 
 def _on_slice(config: GateConfig, models: "ScoredModels", name: str, key: str, bounds: Bounds) -> Iterator[Check]:
-    """Yields a threshold's checks on slices: on a named value, which needs rows and a metric, or on all with both."""
+    """Yields the checks of a metric's bounds on a slice: on one value (`carrier=UA`), or on all with enough rows (`carrier`)."""
     column, only = slice_and_value(key)
     rows, metric = models.rows(models.candidate), models.judging[name]
     few = unknown = 0
@@ -468,7 +468,7 @@ def _on_slice(config: GateConfig, models: "ScoredModels", name: str, key: str, b
 
 
 class ScoredModels:
-    """The predictions of every model on the same rows, as tables and as rows, and their metrics."""
+    """The predictions of all models on the same eval rows, as Arrow tables and as `Rows`, and the models' metrics."""
 
     def __init__(self, request: GateRequest, monitor: Monitor):
         self.request, self.monitor = request, monitor
@@ -485,7 +485,7 @@ class ScoredModels:
         self._orders: dict[int, dict[object, Any]] = {}
 
     def table(self, predictions: Ref[Any]) -> pa.Table:
-        """Returns the predictions in a file, which is read once."""
+        """Returns the predictions in a file as a table; each file is read once."""
         path, request = predictions.file, self.request
         if path not in self._read:
             candidate = not self._read  # which is read first
@@ -498,7 +498,7 @@ class ScoredModels:
         return self._read[path]
 
     def of(self, champion: Champion) -> pa.Table:
-        """Returns the predictions of a champion, and drops the cached rows of the last table."""
+        """Returns a champion's predictions as a table, and drops the cached `Rows` of the table used before."""
         assert champion.predictions is not None
         self._drop()
         return self.table(champion.predictions)
@@ -507,7 +507,7 @@ class ScoredModels:
         check_same_rows(self.candidate, table, whose, str(predictions.path))
 
     def rows(self, table: pa.Table) -> Rows:
-        """Returns a table as rows. Of the last table all that metrics computed is cached, of others the rows' order."""
+        """Returns a table as `Rows`. Rows of the last table cache all that metrics compute, rows of others only their order."""
         if self._last is None or self._last[0] is not table:
             self._drop()
             rows = replace(self._rows, memo=self._orders.get(id(table), {}))
@@ -523,15 +523,15 @@ class ScoredModels:
         self._last = None
 
     def predictions(self, table: pa.Table) -> Floats:
-        """Returns the predictions of a table; the cached rows stay."""
+        """Returns a table's predictions as an array, and leaves the cached rows as they are."""
         return rows_of(table, self.task).prediction
 
     def measured(self, table: pa.Table) -> dict[str, float | None]:
-        """Returns every metric of a model, by name."""
+        """Returns the value of each metric for the model with these predictions, by the metric's name."""
         return measured(tuple(self.judging.values()), self.rows(table))
 
     def metrics_with_errors(self, table: pa.Table, metrics: Sequence[Metric]) -> MetricsWithErrors:
-        """Returns a model's value, gain over the constant and error, by each of these metrics."""
+        """Returns a model's value, gain over the constant and standard error, for each of these metrics."""
         request = self.request
         return with_errors(
             self.task, self.rows(table), metrics, label=request.label, seed=request.seed, check=self.monitor.check

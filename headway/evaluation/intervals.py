@@ -1,13 +1,12 @@
-"""Standard errors and confidence intervals: of the metrics of one model, and of the differences of two.
+"""Standard errors and confidence intervals of one model's metrics, and of the differences between two models.
 
     intervals(rows, metrics)                       # {"auc": (0.70, 0.74), "loss": (0.41, 0.44), ...}
     spread_of(AUC, [Sample(ours), Sample(theirs)])     # of the difference on the same rows
 
-The standard error comes from how much a metric moves with the weight of each row (`Metric.influence`), summed by unit
-where rows are resampled together: a bootstrap of the rows converges to the same. Intervals use Student's t, with as
-many degrees of freedom as the variance of that variance leaves (Satterthwaite, 1946): for a share of 2%, twice the rows
-of the rarer class. The largest error counts as much as the tail suggests (`with_likely_max`). The interval around a
-value is for
+The standard error comes from each row's influence, how much the metric moves with the row's weight (`Metric.influence`). Where
+rows are resampled together, their influence is summed by unit. A bootstrap of the rows converges to the same error. Intervals
+use Student's t. The variance of the variance gives its degrees of freedom (Satterthwaite, 1946): for a share of 2%, twice the
+rows of the rarer class. In a heavy tail the largest influence is raised (`with_likely_max`). The interval around a value is for
 
     a share              Wilson's score interval of as many rows as have this error (Franco et al., "Comparative study of
                          confidence intervals for proportions in complex sample surveys", 2019)
@@ -15,10 +14,10 @@ value is for
     a ratio, an r2       symmetric in the logarithm of it, or of 1 - r2; longer above where that is still skewed
     any other            corrected for skewness (Hall, "On the removal of skewness by transformation", 1992)
 
-and the one around a difference is symmetric. A metric without a derivative, such as a user's own, is computed twenty
-times, each time without a twentieth of the rows (the delete-a-group jackknife: Kott, "The delete-a-group jackknife",
-2001), of many rows on a sample. A choice that jumps as rows change, such as a threshold, is made on twenty random
-thirds of them (Shao and Wu, "A general theory for jackknife variance estimation", 1989).
+The interval around a difference is symmetric. A metric without a derivative, such as a user's own, is computed twenty
+times, each time without another twentieth of the rows (the delete-a-group jackknife: Kott, "The delete-a-group jackknife",
+2001). A metric that jumps as rows change, such as one at a chosen threshold, is computed on twenty random thirds of the
+rows (Shao and Wu, "A general theory for jackknife variance estimation", 1989). Of many rows both use a sample.
 """
 
 import math
@@ -33,7 +32,7 @@ from numpy.typing import NDArray
 
 from headway.evaluation.units import effective_units, resampling_units, why_not_comparable
 from headway.messages import agree, listed
-from headway.metrics.base import Floats, Metric, Rows, by_unit
+from headway.metrics.base import Floats, Metric, Rows, unit_sums
 
 Interval = tuple[float, float]
 DRAWS = 1000
@@ -46,7 +45,7 @@ MOST_REACH = 1.5
 BLOCKS = 20
 """Parts of the rows, each of which is left out once."""
 MOST_UNITS = 50_000
-"""Of more rows, or groups, a random sample of so many gives the standard errors."""
+"""If there are more units (rows or groups), a random sample of this many gives the standard errors."""
 MOST_PARTS = 64
 """The most parts of a metric that is a sum of |parts|. With more, such as a bias over many classes, it is treated as
 differentiable: the covariance of all parts would cost more."""
@@ -71,10 +70,10 @@ class Spread:
 def intervals(
     rows: Rows, metrics: Sequence[Metric], *, confidence: float = 0.95, seed: int = 0
 ) -> dict[str, Interval | None]:
-    """Returns the two-sided interval of each metric, by name.
+    """Returns the two-sided confidence interval of each metric, by name.
 
-    None where a metric has no value or no standard error, and on too few rows (`headway.evaluation.units`). Rows of one
-    unit are resampled together."""
+    The interval is None where the metric has no value or no standard error, and where rows are too few
+    (`why_not_comparable`). Rows of one unit are resampled together."""
     sample = Sample(rows, seed)
     return {
         metric.name: None if why_not_comparable(metric, rows) else _interval(metric, sample, (1 + confidence) / 2)
@@ -83,12 +82,12 @@ def intervals(
 
 
 def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
-    """Returns a warning that names the metrics for which a few rows or units carry half of the variance; else None.
-    The intervals of these metrics may be too narrow: a few rows do not tell how extreme such rows can be."""
+    """Returns a warning that names the metrics with half of the variance in a few rows or units; None: there is no such
+    metric. The intervals of these metrics may be too narrow, since a few rows do not tell how extreme such rows can be."""
     sample = Sample(rows, 0)
     found: dict[str, int] = {}
     for metric in metrics:
-        moved = None if why_not_comparable(metric, rows) else sample.moved(metric, metric.influence_by_unit)
+        moved = None if why_not_comparable(metric, rows) else sample.unit_influence(metric, metric.influence_by_unit)
         if moved is None:
             continue
         squares = moved**2
@@ -105,15 +104,15 @@ def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
 
 
 def spread_of_influence(rows: Rows, influence: Floats) -> Spread | None:
-    """Returns an estimate's spread from its derivative by each row's weight, [rows]; None if all 0 or not finite."""
+    """Returns an estimate's spread from its derivatives by the rows' weights, [rows]; None if all are 0 or one is not finite."""
     sample = Sample(rows, 0)
-    moved = by_unit(influence, rows, sample.codes, sample.units)
+    moved = unit_sums(influence, rows, sample.codes, sample.units)
     return spread_of_sum(widened(moved, sample.effective), sample.effective)
 
 
 @dataclass(eq=False)
 class Sample:
-    """Rows with their resampling units, and random parts of the rows."""
+    """Rows with their resampling units, and random subsets of the rows for metrics without a derivative."""
 
     rows: Rows
     seed: int
@@ -132,12 +131,12 @@ class Sample:
         """The effective number of units (`effective_units`); infinite where each row is a unit."""
         return effective_units(self.rows)
 
-    def moved(
+    def unit_influence(
         self, metric: Metric, of: Callable[[Rows, NDArray[np.int64] | None, int], Floats | None]
     ) -> Floats | None:
-        """Returns how much each unit moves a metric, or its parts, as `of` computes it. Of many units it takes a random
-        sample, scaled to have the variance of all, if that gives the standard error to `PRECISE`. It never samples a
-        heavy metric, or a ratio: a denominator near 0 is another number in each sample."""
+        """Returns how much each unit moves a metric, or the metric's parts, as `of` computes it. With very many units it
+        takes a random sample, scaled to the variance of all units, if that gives the standard error to within `PRECISE`.
+        Heavy metrics and ratios are never sampled: a ratio's denominator near 0 would change from sample to sample."""
         if self.units > 2 * MOST_UNITS and not metric.heavy and not metric.ratio:
             some, _ = self._looked_at
             codes, count = resampling_units(some)
@@ -149,7 +148,7 @@ class Sample:
 
     @property
     def _looked_at(self) -> tuple[Rows, NDArray[np.int64]]:
-        """The rows (of many units a sample), and the position of each row's unit in a random order."""
+        """The rows, or those of a random sample of `MOST_UNITS` units; and the position of each row's unit in a random order."""
 
         def chosen() -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
             random = np.random.Philox(key=self.seed).random_raw(self.units)
@@ -168,13 +167,13 @@ class Sample:
 
     @cached_property
     def jackknifed(self) -> list[Rows]:
-        """Twenty versions of the rows, each of which lacks another twentieth of the units."""
+        """Twenty subsets of the rows, each without another twentieth of the units."""
         rows, place = self._looked_at
         return [rows.at(place % BLOCKS != number) for number in range(BLOCKS)]
 
     @cached_property
     def thirds(self) -> list[Rows]:
-        """Twenty versions of the rows, each with a random third of the units."""
+        """Twenty subsets of the rows, each with the rows of a random third of the units."""
         rows, place = self._looked_at
         count = min(self.units, MOST_UNITS)
         streams = (np.random.Philox(key=(self.seed, number + 1)) for number in range(BLOCKS))
@@ -182,7 +181,7 @@ class Sample:
         return [rows.at(rank[place] < -(-count // 3)) for rank in ranks]
 
     def effective_of(self, metric: Metric) -> float:
-        """Returns the effective number of units, of the rarer class alone if the metric rests on classes."""
+        """Returns the effective number of units; for a metric whose `unit` is classes, that of the class with fewer units."""
         return self.effective if metric.unit != "classes" else self._effective_of_classes
 
     @cached_property
@@ -197,7 +196,7 @@ class Sample:
 
 
 def widened(moved: Floats, effective: float) -> Floats:
-    """Returns `moved` times the root of n / (n - 1) for n effective units: larger the fewer there are."""
+    """Returns `moved` times the square root of n / (n - 1) for an effective number of n units: the fewer, the wider."""
     if math.isinf(effective):
         return moved
     return moved * (math.sqrt(effective / (effective - 1)) if effective > 1 else math.inf)
@@ -207,7 +206,7 @@ def _interval(metric: Metric, sample: Sample, probability: float) -> Interval | 
     if (value := metric.cached_value(sample.rows)) is None:
         return None
     parts = metric.parts(sample.rows)
-    of_parts = None if parts is None else sample.moved(metric, metric.influence_on_parts_by_unit)
+    of_parts = None if parts is None else sample.unit_influence(metric, metric.influence_on_parts_by_unit)
     if parts is not None and of_parts is not None:
         effective = sample.effective_of(metric)
         moved = widened(of_parts, effective)
@@ -241,14 +240,14 @@ def _clipped(metric: Metric, interval: Interval | None) -> Interval | None:
 
 
 def spread_of(metric: Metric, samples: Sequence[Sample]) -> Spread | None:
-    """Returns the spread of a metric of one model, or of the difference of two on the same rows; None if unknown."""
+    """Returns the spread of one model's metric, or of the difference between two models on the same rows; None if unknown."""
     first, alone = samples[0], len(samples) == 1
     effective = first.effective_of(metric)
     parts = [found for each in samples if (found := metric.parts(each.rows)) is not None]
     if len(parts) == len(samples) and len(parts[0]) <= MOST_PARTS:
         return _spread_of_parts(metric, samples, parts, effective)
     of_units = [
-        each.moved(metric, metric.influence_by_unit)
+        each.unit_influence(metric, metric.influence_by_unit)
         if alone
         else metric.influence_by_unit(each.rows, each.codes, each.units)
         for each in samples
@@ -266,8 +265,8 @@ def spread_of(metric: Metric, samples: Sequence[Sample]) -> Spread | None:
 def _spread_of_parts(
     metric: Metric, samples: Sequence[Sample], parts: Sequence[Floats], effective: float
 ) -> Spread | None:
-    """Returns the spread of a sum of |parts|, which has no derivative where a part is 0: it is simulated from normal
-    parts with their covariance."""
+    """Returns the spread of a sum of |parts|, or of the difference between two models' sums; None if unknown. The sum has
+    no derivative where a part is 0, so it is simulated with normally distributed parts that have the same covariance."""
     found = [metric.influence_on_parts_by_unit(each.rows, each.codes, each.units) for each in samples]
     by_model = [each.T for each in found if each is not None]
     if len(by_model) < len(samples):
@@ -300,7 +299,7 @@ def _jackknifed(metric: Metric, samples: Sequence[Sample]) -> Spread | None:
 
 
 def spread_of_sum(moved: Floats, effective: float) -> Spread | None:
-    """Returns the spread of a sum from how much each unit moves it, [units]; None if all are 0 or one is not finite."""
+    """Returns the spread of a sum from each unit's contribution (`moved`, [units]); None if all are 0 or one is not finite."""
     squares = moved**2
     total = float(squares.sum())
     if not (total > 0 and math.isfinite(total)):
@@ -313,11 +312,11 @@ def spread_of_sum(moved: Floats, effective: float) -> Spread | None:
 
 
 def with_likely_max(moved: Floats) -> Floats:
-    """Returns `moved` with its largest value raised to one that a quarter of all such samples reach, if that is larger.
+    """Returns `moved` with its largest value raised to a size that a quarter of all such samples exceed, if that is larger.
 
-    Where a few rows carry the variance, a sample without such a row has too small an error and too little skewness. The
-    rows below the largest show how heavy the tail is: a generalized Pareto distribution is fitted to them (Zhang and
-    Stephens, "A new and efficient estimation method for the generalized Pareto distribution", 2009)."""
+    Where a few rows carry most of the variance, a sample that lacks such a row has too small an error and too little
+    skewness. To tell how heavy the tail is, a generalized Pareto distribution is fitted to the largest values (Zhang
+    and Stephens, "A new and efficient estimation method for the generalized Pareto distribution", 2009)."""
     size = np.abs(moved)
     count = min(int(MOST_TAIL * len(size)), int(TAIL * math.sqrt(len(size))))
     if count < LEAST_TAIL or not np.isfinite(size).all():
@@ -342,7 +341,7 @@ def with_likely_max(moved: Floats) -> Floats:
 
 
 def hall_interval(mean: float, spread: Spread, reach: float) -> Interval:
-    """Returns Hall's interval of a mean, which corrects Student's for the skewness of the values."""
+    """Returns Hall's interval of a mean: Student's interval of mean +- `reach` standard errors, corrected for skewness."""
     skewness = spread.skewness
 
     def studentized(x: float) -> float:
@@ -363,16 +362,16 @@ def wilson(share: float, error: float, reach: float) -> Interval | None:
 
 
 def distance_interval(moved: Floats, parts: Floats, effective: float, probability: float, seed: int) -> Interval | None:
-    """Returns the interval of a sum of |parts|, which chance makes too large (Kumar, Liang and Ma, "Verified
-    uncertainty calibration", 2019): the true sums for which the one seen lies between the quantiles 1 - `probability`
-    and `probability`. None where no part has a finite error.
+    """Returns the confidence interval of a sum of |parts|, which chance makes too large (Kumar, Liang and Ma,
+    "Verified uncertainty calibration", 2019). It holds each true sum for which the observed sum lies between the
+    quantiles 1 - `probability` and `probability`. None if all parts' errors are 0, or one is not finite.
 
-    A simulated sum is that of |true parts + normal errors|, with the parts' covariance. How the true sum is divided
-    among the parts is not known. Chance adds most where few parts have it, and least where all have as many standard
-    errors. The lower end divides it like the parts beyond chance. The upper end divides it by standard errors, but is
-    no less than the one-sided end where no sign is in doubt. A true sum below all upper ends is missed on one side
-    only, so the lower end may miss it as often as both (Feldman and Cousins, "Unified approach to the classical
-    statistical analysis of small signals", 1998).
+    Sums of |true part + normal error| are simulated, with the parts' covariance. How the true sum is divided among
+    the parts is not known. Chance adds most if few parts make up the sum, and least if all parts are equally many
+    standard errors. The lower end divides the true sum in proportion to the parts' excess over chance. The upper end
+    divides it in proportion to the standard errors, and is at least the one-sided end for parts of certain sign. A
+    true sum below all upper ends is missed on one side only, so the lower end may miss it as often as both (Feldman
+    and Cousins, "Unified approach to the classical statistical analysis of small signals", 1998).
 
     Args:
         moved: how much each unit moves each part, [units, parts].
@@ -392,7 +391,7 @@ def distance_interval(moved: Floats, parts: Floats, effective: float, probabilit
     drawn *= quantile(probability, freedom) / quantile(probability, math.inf)
 
     def true(share: Floats, at: float) -> float:
-        """Returns the true sum, divided like `share`, for which the sum seen is the quantile `at`."""
+        """Returns the true sum, divided like `share`, for which the observed sum is the quantile `at` of the simulated sums."""
         share = np.where(parts < 0, -share, share)
 
         def above(factor: float) -> bool:
@@ -420,8 +419,8 @@ def distance_interval(moved: Floats, parts: Floats, effective: float, probabilit
 
 
 def _root(covariance: Floats) -> Floats:
-    """Returns the symmetric root of a covariance, since other roots depend on the eigenvectors' signs and rotations,
-    which hang on the last bit of a sum."""
+    """Returns the symmetric square root of a covariance matrix. Other roots depend on the signs and rotations of
+    eigenvectors, which rounding can change."""
     values, vectors = np.linalg.eigh(covariance)
     root: Floats = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
     return root
@@ -429,14 +428,14 @@ def _root(covariance: Floats) -> Floats:
 
 @lru_cache(8)
 def _normal_scores(parts: int, seed: int) -> Floats:
-    """Returns the quantiles of a normal distribution for each part, in a random order, [draws, parts]."""
+    """Returns evenly spaced quantiles of the normal distribution, in another random order for each part, [draws, parts]."""
     of, random = NormalDist(), np.random.default_rng(seed)
     scores = np.array([of.inv_cdf((i + 0.5) / DRAWS) for i in range(DRAWS)])
     return np.stack([random.permutation(scores) for _ in range(parts)], 1)
 
 
 def _quantile_of(values: Floats, at: float) -> float:
-    """Returns NumPy's `quantile` of few values, without the checks that take most of its time."""
+    """Returns what `numpy.quantile` returns, without the checks, which for few values take most of the time."""
     place = at * (len(values) - 1)
     low = min(int(place), len(values) - 2)
     below, above = np.partition(values, (low, low + 1))[low : low + 2].tolist()
@@ -447,8 +446,8 @@ def _quantile_of(values: Floats, at: float) -> float:
 
 
 def quantile(probability: float, freedom: float) -> float:
-    """Returns the quantile of Student's t distribution, normal if `freedom` is infinite; within 5% from 2 degrees on
-    (Wallace, "Bounds on normal approximations to Student's and the chi-square distributions", 1959)."""
+    """Returns the quantile of Student's t distribution; infinite `freedom` means the normal one. From 2 degrees of freedom
+    on it is within 5% (Wallace, "Bounds on normal approximations to Student's and the chi-square distributions", 1959)."""
     z = NormalDist().inv_cdf(probability)
     if math.isinf(freedom):
         return z
@@ -457,7 +456,8 @@ def quantile(probability: float, freedom: float) -> float:
 
 
 def tail(distance: float, error: float, freedom: float) -> float:
-    """Returns Student's t probability of a value below `distance` if 0 is true; not too small from 4 degrees on."""
+    """Returns the probability, by Student's t, of an estimate below `distance` if the true value is 0. From 4 degrees
+    of freedom on, the approximation is not too small."""
     if error == 0:
         return 0.0 if distance < 0 else 1.0
     z = distance / error
@@ -468,8 +468,8 @@ def tail(distance: float, error: float, freedom: float) -> float:
 
 
 def holm(chances: Sequence[float]) -> list[float]:
-    """Returns the p values of several tests, corrected for their number: the chance of any false finding is then that
-    of a single test (Holm, "A simple sequentially rejective multiple test procedure", 1979)."""
+    """Returns the p values of several tests, corrected for the number of tests. The chance of any false finding is
+    then no larger than in one test (Holm, "A simple sequentially rejective multiple test procedure", 1979)."""
     adjusted, highest = [1.0] * len(chances), 0.0
     for rank, place in enumerate(np.argsort(chances, kind="stable")):
         highest = max(highest, min(1.0, (len(chances) - rank) * chances[place]))

@@ -22,9 +22,9 @@ from headway.evaluation.predictions import (
     check_same_rows,
     measured,
     metrics_of,
+    population_size,
     read_predictions,
     rows_of,
-    sample_of,
 )
 from headway.evaluation.requests import MeasureRequest
 from headway.evaluation.slices import slice_columns, slice_rows
@@ -43,7 +43,7 @@ from headway.tasks.table import task_of
 
 METRICS = "metrics.json"
 MOST_INTERVALS = 200
-"""The most slices of one column that get intervals: the largest."""
+"""The most slices of one column that get intervals; the largest slices get them."""
 ROWS_AT_ONCE = 4_000_000
 """The most rows that all threads together work on at once."""
 MOST_ROWS, _LONGEST = 12, 200
@@ -59,19 +59,19 @@ def measure(request: MeasureRequest, out: Path, monitor: Monitor) -> dict[str, A
         A `headway.evaluation.measured.Measured` as JSON.
 
     Raises:
-        DataError: the predictions cannot be read, or break the task's rules; baselines are of other rows.
+        DataError: the predictions cannot be read, or break the task's rules; or a baseline's predictions are of other rows.
         ConfigError: a metric of the user's own fails.
     """
     table = read_predictions(request.predictions.file, request.columns, group=request.group)
     result = measure_table(table, request, monitor)
-    if (rows := sample_of(table)) is not None:
+    if (rows := population_size(table)) is not None:
         result["sample_of"] = rows
     (out / METRICS).write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return result
 
 
 def measure_table(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[str, Any]:
-    """Returns the result of `measure` for a predictions table, without writing it."""
+    """Returns what `measure` returns for a predictions table, and writes nothing."""
     task = task_of(request.task)
     metrics = metrics_of(task, request.ndcg_at, request.metrics, request.item, request.retrieval)
     rows = _rows(request, task, table, metrics)
@@ -148,17 +148,17 @@ def _by_slice(
 
 
 def thread_count(rows: int) -> int:
-    """Returns the number of threads that may each work on `rows` rows at once, at a hundred bytes of arrays a row."""
+    """Returns how many threads may work at once, each on `rows` rows: memory is bounded, at a hundred bytes of arrays a row."""
     return max(1, min(MOST_THREADS, ROWS_AT_ONCE // max(rows, 1)))
 
 
 def _each(
     request: MeasureRequest, of: Callable[[Any], Made], items: Sequence[Any], rows: int, monitor: Monitor
 ) -> list[Made]:
-    """Returns `of(item)` for each item, in threads; in one if it runs user code, which may not be thread-safe.
+    """Returns `of(item)` for each item, computed in threads. A user's code runs in one thread, as it may not be thread-safe.
 
     Args:
-        rows: the most rows of one item.
+        rows: the number of rows of the largest item.
     """
     own = request.metrics or ":" in request.task
     return in_threads(of, items, most=1 if own else thread_count(rows), check=monitor.check)
@@ -172,7 +172,7 @@ def _baselines(
     rows: Rows,
     monitor: Monitor,
 ) -> dict[str, Any]:
-    """Returns the metrics of the constant and of other models on the same rows, by name."""
+    """Returns the metrics of the constant baseline and of each other model on the same rows, by the model's name."""
     found: dict[str, Any] = {}
     if request.label is not None and (values := constant(task, request.label, rows, metrics)) is not None:
         found["constant"] = values
@@ -204,8 +204,8 @@ def _threshold(request: MeasureRequest, decided: DecidedRows | None) -> dict[str
 
 
 def _with_names(request: MeasureRequest, table: Table, rows: Rows, decided: DecidedRows | None) -> dict[str, list[Any]]:
-    """Returns a table of the rows, with the names of classes. A confusion matrix counts decisions by the final
-    threshold; other tables of decisions use, for each row, a threshold that other rows chose."""
+    """Returns the columns of a table, with names of classes in place of their indices. The confusion matrix uses the
+    final threshold. Other tables of decisions use, for each row, a threshold that was chosen on other rows."""
     if table.decides and decided is not None:
         rows = with_decisions(rows, decided.threshold) if table.name == CONFUSION.name else decided.rows
     columns = table.compute(rows)
@@ -217,7 +217,7 @@ def _with_names(request: MeasureRequest, table: Table, rows: Rows, decided: Deci
 
 
 def row_losses(rows: Rows, loss: Metric | None, losses: Floats | None = None) -> Floats | None:
-    """Returns the loss of each row, [rows]: `losses` if given, else by the metric; None where any is not finite."""
+    """Returns the loss of each row, [rows]: `losses` if given, else by the metric `loss`; None if unknown or not all finite."""
     if losses is not None:
         return losses if rows.total > 0 and np.isfinite(losses).all() else None
     if not isinstance(loss, MomentMetric) or not rows.total > 0 or not rows.known:
@@ -241,8 +241,8 @@ def worst_rows(
 
     Args:
         table: the rows' predictions.
-        losses: of each row, [rows]; None: they have none.
-        shown: the only columns whose values are reported (reports travel), and the kind of dates or times.
+        losses: the loss of each row, [rows]; None: losses are not known, and the list is empty.
+        shown: the only columns whose values are reported (reports travel), each with its kind of date or time, or None.
         classes: the names of the label's classes, by index.
     """
     if losses is None:

@@ -15,11 +15,11 @@ from headway.evaluation.verdict import MetricValue
 
 Interval = tuple[float, float]
 Values = dict[str, float | None]
-"""By metric; None: it is undefined, as the AUC of a single class."""
+"""By metric; None: the metric is undefined, as the AUC of a single class."""
 
 
 class Metrics(Result):
-    """Metrics of one model on the same rows, with their intervals."""
+    """The metrics of one model on some rows, with their intervals."""
 
     metrics: Values = Field(default={})
     intervals: dict[str, Interval | None] = Field(default={})
@@ -53,14 +53,14 @@ class WorstRow(Result):
     """One of the rows with the greatest losses."""
 
     row: int
-    """Its number in the split."""
+    """The row's number in the split."""
     loss: float
     label: float | str
     """A number, or the name of a class."""
     prediction: float | str | tuple[float, ...]
     """A number, the name of the most likely class, or several numbers."""
     of_label: float | None = None
-    """The probability of the label's class, where there are several."""
+    """The predicted probability of the label's class, where a prediction has one for each class."""
     values: dict[str, str | int | float | None] = Field(default={})
     """The values of the columns that a report may show."""
 
@@ -93,21 +93,21 @@ class Measured(Metrics):
     task: str
     rows: int
     sample_of: int | None = None
-    """The number of rows of which these are a random sample; None: these are all."""
+    """The number of rows that the measured rows are a random sample of; None: all rows were measured."""
     spans: tuple[str, ...] = ()
-    """The spans that the rows come from."""
+    """The spans, such as days, that the rows come from."""
     confidence: float = 0.95
     drawn_by: str | None = None
     """A sentence that says which rows are resampled together; None: each by itself."""
     few_rows: str | None = None
-    """A sentence about the intervals that rest on few rows; None: there are none."""
+    """A warning about intervals that rest on few rows; None: there are no such intervals."""
     baselines: dict[str, Values] = Field(default={})
     """The metrics of other models on the same rows, by name; the champion is one of them."""
     by_slice: dict[str, dict[str, SliceMetrics]] = Field(default={})
     """By the name of the slice and its value."""
     threshold: Threshold | None = None
     tables: dict[str, dict[str, list[Any]]] = Field(default={})
-    """By name: a list per column."""
+    """The tables by name; each has a list for each column."""
     worst_slices: WorstSlices | None = None
     worst_rows: tuple[WorstRow, ...] = ()
     """The rows with the greatest losses, the greatest first."""

@@ -3,9 +3,9 @@
     table = read_predictions(path)
     measured(metrics_of("binary"), rows_of(table, "binary"))        # {"loss": 0.42, "auc": 0.71, "accuracy": 0.8, ...}
 
-Shapes: labels and weights are [rows]; predictions are [rows] (probability of class 1, or the predicted number) or
-[rows, width] (probabilities of the classes, labels being their indices; or quantiles). All arithmetic is float64. A metric
-that has no value (AUC of one class, anything of zero weight, anything of a prediction that is not a finite number) is None.
+Shapes: labels and weights are [rows]. Predictions are [rows] (the probability of class 1, or a number) or [rows, width] (the
+probabilities of the classes, whose indices are the labels; or quantiles). All arithmetic is float64. A metric is None where
+it has no value, such as an AUC of one class, or any metric of rows without weight or of predictions that are not all finite.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,17 +30,17 @@ from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
 ROW_LOSS = "row_loss"
-"""The column of each row's loss, where that does not follow from the prediction: for a task of the user's own."""
+"""The column with each row's loss. Only tasks of the user's own have it: their loss does not follow from the prediction."""
 OWN = ("row", "label", "prediction", "weight", ROW_LOSS, UNIT)
 """The columns of a predictions table that do not come from the data."""
 OF_ROWS = ("row", "label", "weight")
 """The columns that identify the rows of a predictions table."""
 MOST_ROWS = 1 << 22
-"""More rows are judged by a random sample of about so many, so that memory and time are bounded."""
+"""If there are more rows, a random sample of about this size is judged, which bounds memory and time."""
 _GROUP_SHARE = 64
-"""A group larger than MOST_ROWS / this is sampled row by row: else a few groups would decide the size of the sample."""
+"""A group of more than MOST_ROWS / this rows is sampled row by row: else a few groups would decide the sample's size."""
 _HASH_BITS = 20
-"""The number of hash bits by which the rows of groups are counted."""
+"""The number of bits of a group's hash by which the rows of groups are counted."""
 _ALL_ROWS, _NOT_FINITE = b"rows", b"not finite"
 BATCH = 1 << 17
 _SALT = 0x6A75646765  # "judge"
@@ -58,9 +58,9 @@ def metrics_of(
     item: str | None = None,
     retrieval: bool = False,
 ) -> tuple[Metric, ...]:
-    """Returns the task's metrics, the ranking metrics if `ndcg_at` is given, and the user's own, in this order. Ranking
-    metrics judge the first `ndcg_at` rows of each group; `item` adds the coverage of the column's items, and
-    `retrieval` the metrics of the whole index.
+    """Returns the task's metrics, then the ranking metrics if `ndcg_at` is given, then the user's own. Ranking
+    metrics judge the first `ndcg_at` rows of each group. With them, `item` names the column for the coverage of
+    items, and `retrieval` adds the metrics over all items of the index.
 
     Raises:
         ConfigError: a metric of the user's own cannot be loaded.
@@ -76,12 +76,12 @@ def metrics_of(
 def rows_of(
     table: pa.Table, task: Task | str, group: str | None = None, *, columns: bool | Sequence[str] = False
 ) -> Rows:
-    """Returns a predictions table as rows, with the units that the split kept together. Without a column of weights
-    each is 1.
+    """Returns a predictions table as `Rows`, with the units that the split kept together. In a table without weights
+    each row's weight is 1.
 
     Args:
-        group: the column whose equal values are a group.
-        columns: the other columns that metrics of the user's own read, as text; True: all.
+        group: the column whose equal values make a group.
+        columns: further columns, read as text for the metrics that use them; True: all further columns.
 
     Raises:
         DataError: the columns do not agree or break the task's rules, or there is no such group column.
@@ -107,8 +107,8 @@ def rows_of(
 
 
 def _units(table: pa.Table, groups: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-    """Returns the split's unit of each row, [rows]; None where each row is a unit by itself, or units cut through
-    groups."""
+    """Returns the number of each row's unit, which the split kept together, [rows]. None where each row is a unit by
+    itself, or where units divide groups."""
     if UNIT not in table.column_names:
         return None
     column = table.column(UNIT)
@@ -135,13 +135,13 @@ def _units(table: pa.Table, groups: NDArray[np.int64] | None) -> NDArray[np.int6
 def read_predictions(
     path: Path, columns: Collection[str] | None = None, *, group: str | None = None, unit: bool = True
 ) -> pa.Table:
-    """Returns the predictions of an evaluation. Of more than `MOST_ROWS` rows it is a random sample, the same rows for
-    every model; `unusable_text` still counts the bad predictions of all rows.
+    """Returns the predictions in a file that evaluation wrote. If the file has more than `MOST_ROWS` rows, the result
+    is a random sample, the same rows for every model. `unusable_text` still counts the bad predictions of all rows.
 
     Args:
-        columns: further columns to read, as far as the file has them; None: all.
-        group: the column whose equal values are a group; a sample has each group whole, but for large ones.
-        unit: whether to read the column of the split's units.
+        columns: further columns to read, where the file has them; None: all.
+        group: the column whose equal values make a group; a sample takes groups as a whole, except large ones.
+        unit: whether to read the column with the split's units.
 
     Raises:
         DataError: the file cannot be read, or has no rows.
@@ -162,8 +162,8 @@ def read_predictions(
     return table.replace_schema_metadata({_ALL_ROWS: str(rows)} | (table.schema.metadata or {}))
 
 
-def sample_of(table: pa.Table) -> int | None:
-    """Returns the number of rows in the file, if `read_predictions` read a sample of them; else None."""
+def population_size(table: pa.Table) -> int | None:
+    """Returns the number of rows in the file, if the table is only a sample of the rows; else None."""
     rows = int((table.schema.metadata or {}).get(_ALL_ROWS, 0))
     return rows if rows > len(table) else None
 
@@ -186,7 +186,7 @@ def _sample(file: pq.ParquetFile, names: list[str], group: str | None, share: fl
 
 
 def _large(file: pq.ParquetFile, group: str | None) -> NDArray[np.bool_]:
-    """Returns for each cell of the hash whether its groups have too many rows to be sampled as a whole."""
+    """Returns for each value of a group's short hash whether the groups with it have too many rows to be sampled whole."""
     rows = np.zeros(1 << _HASH_BITS, np.int64)
     for batch in file.iter_batches(BATCH, columns=[group]):
         rows += np.bincount(_cell(_hashes(batch.column(0).drop_null())), minlength=len(rows))
@@ -212,7 +212,7 @@ def _finite(predictions: pa.Array) -> NDArray[np.bool_]:
 
 
 def unusable_text(rows: pa.Table) -> str | None:
-    """Returns a text that counts the predictions that are not finite, in all rows of the file; None: all are."""
+    """Returns a text that says how many predictions in the whole file are not finite numbers; None: all are finite."""
     facts = rows.schema.metadata or {}
     if _NOT_FINITE in facts:
         bad, first = map(int, facts[_NOT_FINITE].split())
@@ -222,15 +222,15 @@ def unusable_text(rows: pa.Table) -> str | None:
     if not bad:
         return None
     which = agree(bad, "that is not a finite number", "that are not finite numbers")
-    every = sample_of(rows) or len(rows)
+    every = population_size(rows) or len(rows)
     return f"{bad:,} of {every:,} predictions {which}, the first in row {first:,}"
 
 
 def metrics_without_value(
     compared: Collection[str], metrics: Mapping[str, float | None], *, first: bool
 ) -> list[tuple[str, ...]]:
-    """Returns lists of metrics without a value, each a reason to refuse the candidate. Every metric that candidates are
-    compared by must have a value; for a `first` model, at least one of them."""
+    """Returns lists of metrics without a value, each list a reason to refuse the candidate. Every metric by which
+    candidates are compared must have a value. For a first model (`first`), one metric with a value is enough."""
     missing = tuple(name for name in compared if metrics[name] is None)
     if len(missing) == len(compared):
         return [missing]

@@ -24,14 +24,14 @@ from headway.tasks.base import LabelFacts
 from headway.tasks.table import TaskName, task_of
 
 MEASURE_VERSION, GATE_VERSION = 14, 19
-"""The versions of what the two stages write; raise one when its stage writes something else for the same request."""
+"""The versions of what the two stages write. Raise a version when its stage writes something else for the same request."""
 Parts = tuple[tuple[str, str], ...]
-"""(span, split as ingested: "train", "eval", "test" or "all") pairs."""
+"""Pairs of a span, such as a day, and one of its splits as ingested: "train", "eval", "test" or "all"."""
 
 
 def _tolerances(task: str) -> dict[str, str | float | None]:
-    """Returns the metrics of a built-in task, each with its tolerance, so that a new metric is computed where the store has
-    a result without it. What a user's task depends on is in the key of its predictions."""
+    """Returns the metrics of a built-in task, each with its default tolerance or None, for the key of a request. So a new metric
+    changes the key, and old results without it are not used. Empty for a user's task, which the predictions' key covers."""
     if ":" in task:
         return {}
     built_in = task_of(task)
@@ -61,7 +61,7 @@ class PredictionsStage(Stage[Answer], Generic[Answer]):
 
     @property
     def measured_columns(self) -> tuple[str, ...]:
-        """The columns of the predictions that metrics read, apart from slices."""
+        """The columns of the predictions that metrics read, apart from the columns of slices."""
         single = (name for name in (self.group, self.item) if name)
         return (*single, *(RETRIEVAL_COLUMNS if self.retrieval else ()))
 
@@ -113,7 +113,7 @@ class MeasureRequest(PredictionsStage[Measured]):
 
     @property
     def columns_of_others(self) -> tuple[str, ...]:
-        """The columns that are read of other models' predictions: only those that metrics read."""
+        """The columns to read from other models' predictions: only the columns that metrics need."""
         own = self.metrics or ":" in self.task  # which may look at any column
         sliced = slice_columns(self.slices) if own or self.group or self.item or self.retrieval else ()
         return tuple(dict.fromkeys((*self.measured_columns, *sliced)))
@@ -198,15 +198,15 @@ class GateRequest(PredictionsStage[Decision]):
 
     @property
     def ranked(self) -> bool:
-        """Returns whether the order within groups is judged."""
+        """Whether the order within groups is judged."""
         return self.ndcg_at is not None
 
 
 def newer_data_check(candidate: Candidate, champion: Champion) -> Check:
     """Returns a check that passes if the candidate's train data are known to be newer than the champion's.
 
-    They are newer when the last span is later, or when the last span is the same and the raw files of a span that both
-    were trained on have changed since. The check names the last span of both, or the spans whose files changed."""
+    The data are newer if the last span is later. With the same last span, they are newer if raw files have changed in
+    a span that both models were trained on. The check names the two last spans, or the spans whose files changed."""
     check = Check(name="newer data", against=f"version {champion.version}", outcome="not known", passed=False)
     if not candidate.train or not champion.train:
         return check
@@ -221,10 +221,10 @@ def newer_data_check(candidate: Candidate, champion: Champion) -> Check:
 
 
 def spans_trained_on(train: Parts, train_split: str, evaluation: Parts, evaluation_split: str) -> list[str]:
-    """Returns the spans whose evaluation rows a model may have been trained on, in order.
+    """Returns the spans whose evaluation rows a model may have been trained on, sorted.
 
-    Two parts of one span share no rows only if they have different names and were made by the same split config; the
-    part "all" of a span overlaps every other."""
+    Two splits of one span share no rows only if they have different names and the same split config made them. The
+    split "all" overlaps every other split of its span."""
     by_span: dict[str, set[str]] = {}
     for span, split in train:
         by_span.setdefault(span, set()).add(split)

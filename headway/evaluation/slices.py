@@ -39,10 +39,10 @@ class Part(NamedTuple):
 
 
 def parts_of(name: str) -> tuple[Part, ...]:
-    """Returns the columns of a slice as the config names it.
+    """Returns the columns that a slice is made of, with their bins, from the slice's text in the config.
 
     Raises:
-        ValueError: fewer than two bins, or more than a hundred.
+        ValueError: the text asks for fewer than two bins, or more than a hundred.
     """
     parts = []
     for text in name.split(" x "):
@@ -55,8 +55,8 @@ def parts_of(name: str) -> tuple[Part, ...]:
 
 
 def can_slice(column: str) -> bool:
-    """Returns whether the column's name, written as a slice, means the column. "price: 2", "a x b" and " a" are read as
-    something else, and names like "weight" are the predictions' own."""
+    """Returns whether a slice can be written with this column's name. "price: 2", "a x b" and " a" would be read as
+    something else, and names like "weight" belong to the predictions' own columns."""
     if column in OWN:
         return False
     try:
@@ -71,7 +71,7 @@ def slice_columns(slices: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def slice_text(name: str, value: str | None) -> str:
-    """Returns a slice's value in words, as "carrier=EV and origin=EWR"; the text of a bin has its column already."""
+    """Returns a slice's value in words, as "carrier=EV and origin=EWR". The text of a bin already names its column."""
     parts, values = parts_of(name), re.split("(?<!<) x ", str(value))  # not the column x between its bounds
     if len(parts) != len(values):
         return f"{name}={value}"
@@ -80,8 +80,8 @@ def slice_text(name: str, value: str | None) -> str:
 
 
 def slice_rows(table: pa.Table, name: str, min_rows: int = 1) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """Yields each value of a slice that at least `min_rows` rows have, with the indices of these rows. Null is
-    "(null)". Values come in order, bins from low to high.
+    """Yields each value of a slice that at least `min_rows` rows have, with the indices of the rows that have it. A
+    null is the value "(null)". Values come in order, bins from low to high.
 
     Raises:
         DataError: the predictions lack a column, or one that is cut into bins holds no numbers.
@@ -153,28 +153,28 @@ def choose_slices(
     rows: int,
     least: int,
 ) -> tuple[str, ...]:
-    """Returns a handful of slices: the columns of few values and the numbers that alone predict the label best.
+    """Returns a handful of slices: the columns of few values, and the numbers, that predict the label best by themselves.
 
     Args:
-        statistics: of the train rows, a summary for each column.
+        statistics: a summary of each column over the train rows.
         strengths: how well each column alone predicts the label, as validation found it.
         eligible: columns of one value per row that the predictions can have.
-        rows: evaluation rows; with fewer than twice `least` there are no slices.
-        least: rows that a slice needs.
+        rows: the number of evaluation rows; with fewer than twice `least` there are no slices.
+        least: the least number of rows of a slice.
     """
     if rows < 2 * least:
         return ()
-    names = sliceable(statistics, strengths, eligible, bins=DEFAULT_BINS)
+    names = possible_slices(statistics, strengths, eligible, bins=DEFAULT_BINS)
     of_bins = [name for name in names if parts_of(name)[0].bins]
     of_values = [name for name in names if name not in of_bins]
     return (*of_values[:MOST_VALUES], *of_bins[:MOST_NUMBERS])
 
 
-def sliceable(
+def possible_slices(
     statistics: Sequence[Mapping[str, Any]], strengths: Mapping[str, float], eligible: Sequence[str], *, bins: int
 ) -> list[str]:
-    """Returns slices: each column of few values, and each number in `bins` quantile bins. Columns that alone predict
-    the label best come first. See `choose_slices` for the arguments."""
+    """Returns all possible slices: each column of few values, and each number in `bins` quantile bins. Columns that
+    predict the label best by themselves come first. See `choose_slices` for the arguments."""
     known = {row["column"]: row for row in statistics if row["column"] in set(eligible) and can_slice(row["column"])}
     names = []
     for name in sorted(known, key=lambda name: (-strengths.get(name, 0.0), name)):

@@ -6,10 +6,10 @@
     decided = decide_rows(rule, rows)
     decided.threshold, decided.rows              # 0.31, and the rows with 1 or 0 as predictions
 
-A threshold looks better than it is on the rows that chose it, and train rows look better to the model than others. So
-the eval rows are cut into five folds (groups stay whole). Each fold is decided by the threshold that the other four
-choose: precision, recall and cost come from rows that did not choose. The threshold kept for use is chosen on all eval
-rows; the test split takes it unchanged. It lies halfway between two predictions, so that rounding decides nothing.
+A threshold looks better than it is on the rows that chose it, and a model looks better on its train rows. So the eval rows
+are cut into five folds (groups stay whole), and each fold is decided by the threshold that the other four choose. Precision,
+recall and cost then come from rows that did not choose their threshold. The final threshold is chosen on all eval rows, and
+the test split uses it unchanged. A threshold lies halfway between two predictions, so that rounding decides nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from headway.evaluation.intervals import Interval, intervals
 from headway.evaluation.units import resampling_units
 from headway.messages import number
 from headway.metrics.base import Floats, Metric, MomentMetric, Rows
-from headway.metrics.classification import ACCURACY, F1, PRECISION, RECALL, by_score, f1_of, scores
+from headway.metrics.classification import ACCURACY, F1, PRECISION, RECALL, f1_of, scores, weights_by_score
 
 FOLDS = 5
 FOLD = "/fold"
@@ -85,15 +85,15 @@ class ThresholdRule(Frozen):
 
 
 def choose(rule: ThresholdRule, rows: Rows) -> float | None:
-    """Returns the threshold that the rule chooses: a row is decided positive if its prediction reaches it. None where
-    no threshold satisfies the rule on these rows, or a prediction is not a number. Of equally good ones it is the
-    highest (for a precision the lowest)."""
+    """Returns the threshold that the rule chooses on these rows; predictions that reach it are decided positive.
+    Among equally good thresholds it is the highest, or for a precision the lowest. None if no threshold satisfies the
+    rule, or a prediction is not a number."""
     if rule.value is not None:
         return rule.value
     if not (rows.total > 0 and rows.known):
         return None
     weighty = rows if rows.weight.min() > 0 else rows.at(rows.weight > 0)
-    positive, negative = by_score(weighty)
+    positive, negative = weights_by_score(weighty)
     falling = scores(weighty)[::-1]
     # flagged are the rows of so many of the highest scores: none, one, ..., all
     right, wrong = (np.append(0.0, np.cumsum(weights[::-1])) for weights in (positive, negative))
@@ -105,7 +105,7 @@ def choose(rule: ThresholdRule, rows: Rows) -> float | None:
 
 
 def _best(rule: ThresholdRule, right: Floats, wrong: Floats) -> int | None:
-    """Returns how many of the highest distinct scores to decide positive by the rule; None where none satisfies it."""
+    """Returns how many of the highest distinct scores the rule decides positive; None if no number satisfies the rule."""
     positives = right[-1]
     if rule.cost is not None:
         lost = wrong * rule.cost.false_positive + (positives - right) * rule.cost.false_negative
@@ -123,7 +123,7 @@ def _best(rule: ThresholdRule, right: Floats, wrong: Floats) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class DecidedRows:
-    """Rows with the decisions of a threshold, and the metrics that judge these."""
+    """Rows with the decisions by a threshold, and the metrics that judge the decisions."""
 
     threshold: float
     """The threshold for use: chosen on all rows, unless it was given."""
@@ -133,10 +133,10 @@ class DecidedRows:
     metrics: tuple[Metric, ...]
     """The metrics that judge the decisions."""
     judged: tuple[Rows, tuple[Metric, ...]]
-    """The rows and metrics of the intervals: on each resample they choose the threshold anew, unless it was given."""
+    """Rows and metrics for the intervals: the metrics choose the threshold anew on each resample, unless it was given."""
 
     def intervals(self, confidence: float, seed: int) -> dict[str, Interval | None]:
-        """Returns the interval of each metric for the kept threshold on new rows; None where it has none."""
+        """Returns each metric's confidence interval for the final threshold on new rows, by name; None: it has none."""
         chosen = intervals(*self.judged, confidence=confidence, seed=seed)
         if self.judged[0] is self.rows or all(chosen.values()):
             return chosen
@@ -146,11 +146,11 @@ class DecidedRows:
 
 
 def decide_rows(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed: int = 0) -> DecidedRows | None:
-    """Returns the rows with decisions by the rule; None where the rule chooses no threshold on them.
+    """Returns the rows with decisions by the rule; None if the rule chooses no threshold on these rows.
 
     Args:
         rows: of a binary task.
-        given: the threshold, where other rows chose it.
+        given: the threshold, if other rows chose it; None: it is chosen on `rows`.
     """
     fixed = given if given is not None else rule.value
     threshold = fixed if fixed is not None else choose(rule, rows)
@@ -178,7 +178,7 @@ def decide_rows(rule: ThresholdRule, rows: Rows, *, given: float | None = None, 
 
 
 def _chosen(rule: ThresholdRule, rows: Rows) -> list[float] | None:
-    """Returns the threshold of each fold, chosen on the rows of the others; None where a fold has none."""
+    """Returns the threshold of each fold, chosen on the other folds' rows; None if some fold gets no threshold."""
     assert rows.columns is not None
     found = [choose(rule, rows.at(rows.columns[FOLD] != number)) for number in range(FOLDS)]
     known = [each for each in found if each is not None]
@@ -186,10 +186,10 @@ def _chosen(rule: ThresholdRule, rows: Rows) -> list[float] | None:
 
 
 class _CrossFitted(Metric):
-    """A metric of cross-fitted decisions: on any part of the rows it chooses the thresholds anew.
+    """A metric of cross-fitted decisions, which chooses the thresholds anew on each resample of the rows.
 
-    A part of the rows chooses other thresholds than all rows do, for the folds and for final use. How much its final
-    threshold moves the metric of all rows is subtracted, since an interval is for the threshold that is kept."""
+    A resample chooses another final threshold than all rows do. How much this difference moves the metric of all rows
+    is subtracted, since the interval is for the threshold that all rows chose."""
 
     smooth = False
 
@@ -214,7 +214,7 @@ class _CrossFitted(Metric):
 
 
 def _counted(rows: Rows, threshold: float) -> Rows:
-    """Returns the decisions by one threshold as four rows, one for each label and decision, with summed weights."""
+    """Returns the decisions by one threshold as four rows with summed weights, one for each pair of label and decision."""
     kind = 2 * (rows.prediction >= threshold) + (rows.label > 0.5)
     return Rows(
         np.array([0.0, 1, 0, 1]), np.array([0.0, 0, 1, 1]), np.bincount(kind, rows.weight, 4).astype(np.float64)

@@ -4,7 +4,7 @@
     found = within_tolerances(table, rows, rows.predicted(others), margins=margins, config=GateConfig(), monitor=monitor)
     found.of("auc").outcome, found.checks("champion", "version 3")
 
-With the interval of (candidate - champion) turned so that up is good, a metric's outcome is
+The interval is of (candidate - champion), with the sign turned so that up is good. A metric's outcome is
 
     better             the interval is wholly above 0
     within the limit   it reaches no further down than the tolerance
@@ -12,17 +12,16 @@ With the interval of (candidate - champion) turned so that up is good, a metric'
     beyond the limit   it is wholly beyond the tolerance: the candidate is blocked
     not compared       there is no interval, or there are too few rows for one (`headway.evaluation.units`)
 
-Looking at many slices finds a bad one by luck, so the slices' p values are corrected together (`holm`), which costs nothing when
-there is one.
+Among many slices one looks bad by chance. So the slices' p values are corrected together (`holm`); one alone stays as it is.
 
-A tolerance that is a number is in the metric's unit, a percentage is of the champion's value. A share of the gain is of what the
-champion gains over the constant baseline on the same rows: a rare class leaves a log loss so little to gain that a fixed margin
-would forgive all of it (0.002 is 4% of what a model gains at 20% positives and 440% at 0.1%).
+A tolerance is a number in the metric's unit, a percentage of the champion's value, or a share of the champion's gain
+over the constant baseline on the same rows. With a rare class a log loss has so little to gain that a fixed margin
+would forgive the loss of all of it: 0.002 is 4% of what a model gains at 20% positives, and 440% at 0.1%.
 
-The same tolerances tell whether a champion has become worse since its promotion (`decay_checks`). It was judged on
-other rows then, so the interval is for a difference of two samples. If a constant prediction has the metric too, the
-gains over the constant are compared, each on its own rows: a log loss rises for every model when a class becomes more
-frequent, and the champion is not worse for it.
+The same tolerances tell whether a champion has become worse since its promotion (`decay_checks`). At that time the
+champion was judged on other rows, so the interval is for a difference of two samples. If a constant prediction has
+the metric too, the gains over the constant are compared, each on its own rows. For example, a log loss rises for
+every model when a class becomes more frequent, which does not make the champion worse.
 """
 
 import math
@@ -59,7 +58,7 @@ WITHOUT_GAIN = 1.0
 
 
 class Margin(NamedTuple):
-    """A tolerance in the metric's unit, and what it is a share of. `Check` has fields of the same names."""
+    """How much worse a metric may be, in the metric's unit, and what that is a share of. `Check` has fields of the same names."""
 
     allowed: float
     share: float | None = None
@@ -82,12 +81,12 @@ class Comparison:
         return next(check for check in self.overall if check.metric == metric)
 
     def checks(self, name: str, against: str) -> list[Check]:
-        """Returns all checks, with `name` and the other model's name filled in; checks over all rows come first."""
+        """Returns all checks, with `name` and `against` (the other model's name) filled in. Checks over all rows come first."""
         named = {"name": name, "against": against}
         return [check.model_copy(update=named) for check in (*self.overall, *self.slices)]
 
     def too_few(self) -> dict[str, list[str]]:
-        """Returns the metrics that could not be compared over all rows, by the reason."""
+        """Returns the names of the metrics that could not be compared over all rows, by the reason why."""
         whys: dict[str, list[str]] = {}
         for check in self.overall:
             if check.outcome == NOT_COMPARED:
@@ -106,13 +105,13 @@ def within_tolerances(
     seed: int = 0,
     monitor: Monitor,
 ) -> Comparison:
-    """Returns the checks of every tolerance, over all rows and on each slice that has enough rows.
+    """Returns a check of each metric against its tolerance, over all rows and on each slice that has enough rows.
 
     Args:
         table: the candidate's predictions, with the columns of the slices.
-        rows: the table as rows, with their resampling units.
+        rows: the candidate's predictions as `Rows`, with their resampling units.
         before: `rows.predicted(...)` with the predictions of the other model.
-        margins: of the metrics that are compared.
+        margins: how much worse each metric may be; these metrics are compared.
     """
     compared = margins.metrics
 
@@ -157,7 +156,7 @@ def tolerance_check(metric: Metric, measured: Difference, margin: Margin, confid
     """Returns the check of one metric on some rows, with an outcome from the list at the top of this module.
 
     Args:
-        where: further fields of the check: which rows these are.
+        where: fields of the check that say which rows these are.
     """
     if metric.higher_is_better:
         p = measured.probability_below(-margin.allowed)
@@ -174,9 +173,9 @@ def _with_outcome(check: Check, p: float | None) -> Check:
     failed = p is not None and p < (1 - (check.confidence or 0.0)) / 2
     if failed:
         outcome = BEYOND
-    elif check.upward is None:
+    elif check.improvement is None:
         outcome = NOT_COMPARED
-    elif check.upward[0] > 0:
+    elif check.improvement[0] > 0:
         outcome = BETTER
     else:
         outcome = WITHIN if check.surely_within else CANNOT_TELL
@@ -184,14 +183,14 @@ def _with_outcome(check: Check, p: float | None) -> Check:
 
 
 def corrected(checks: Sequence[Check]) -> list[Check]:
-    """Returns the checks with p values corrected for their number, and with the outcomes that follow from these."""
+    """Returns the checks with p values corrected for the number of checks, and with outcomes by the corrected p values."""
     chances = {i: check.p for i, check in enumerate(checks) if check.p is not None}
     adjusted = dict(zip(chances, holm([*chances.values()]), strict=True))
     return [_with_outcome(check, adjusted.get(i)) for i, check in enumerate(checks)]
 
 
 def allowed_worsening(tolerance: float | str, value: float, gain: float | None) -> float:
-    """Returns a tolerance in metric units; % is of `value`, "% of gain" of the gain over the constant (`gain`)."""
+    """Returns a tolerance in the metric's unit: "1%" is a share of `value`, "5% of gain" of `gain` (over the constant)."""
     share, unit = parse_tolerance(tolerance)
     if not unit:
         return share
@@ -201,11 +200,11 @@ def allowed_worsening(tolerance: float | str, value: float, gain: float | None) 
 
 
 class Margins:
-    """The margin of each compared metric on any of the rows.
+    """Computes how much worse than the champion's each metric may be on given rows.
 
     Args:
-        tolerances: by metric; these are compared.
-        facts: of the train labels, which say what the constant predicts; None: the gain is not known.
+        tolerances: by the metric's name; models are compared by these metrics.
+        facts: the facts of the train labels, which say what the constant predicts; None: the gain is not known.
         rows: all rows, with the champion's predictions.
         judging: every metric, by name.
     """
@@ -228,10 +227,10 @@ class Margins:
         }
 
     def of(self, metric: Metric, rows: Rows, champion: float | None) -> Margin:
-        """Returns the margin on some of the rows, which must have the champion's predictions.
+        """Returns a metric's margin on `rows`, which have the champion's predictions. `champion` is its value of the metric.
 
-        A share is of the gain on these rows or on all rows, whichever is larger: on a slice with nothing to gain, no
-        difference would be small enough."""
+        A share of the gain is taken of the gain on these rows or on all rows, whichever is larger. Otherwise no loss
+        would be small enough on a slice with nothing to gain."""
         tolerance, size = self._tolerances[metric.name], abs(champion or 0.0)
         share, unit = parse_tolerance(tolerance)
         if unit != OF_GAIN:
@@ -245,7 +244,7 @@ class Margins:
         return Margin(value, WITHOUT_GAIN, "champion, no gain" if gains else "champion, the constant not known")
 
     def _gain(self, metric: Metric, rows: Rows) -> float | None:
-        """Returns how much better than the constant the champion is; None where either has no value."""
+        """Returns how much better than the constant the champion is by a metric; None where one of the two has no value."""
         if self._facts is None or not rows.total > 0:
             return None
         ours, theirs = metric.value(rows), (constant(self._task, self._facts, rows, (metric,)) or {}).get(metric.name)
@@ -266,10 +265,10 @@ def with_errors(
     seed: int,
     check: Callable[[], None] = lambda: None,
 ) -> MetricsWithErrors:
-    """Returns a model's value, gain over the constant and error on these rows, by each metric that has an error.
+    """Returns a model's value, gain over the constant and standard error on these rows, for each metric that has an error.
 
     Args:
-        rows: with its predictions and their resampling units.
+        rows: rows with the model's predictions and with resampling units.
         label: the facts of the train rows' labels.
     """
     found: MetricsWithErrors = {}
@@ -298,10 +297,11 @@ def decay_checks(
     version: int,
     confidence: float,
 ) -> list[Check]:
-    """Returns a check of each metric by which a model has become worse by more than the tolerance, beyond chance.
+    """Returns a check of each metric that became worse since a model's promotion by more than the tolerance, beyond chance.
 
-    `then` has the model's metrics at its promotion. The confidence holds for all metrics together (Bonferroni). The
-    change in a check is the change of the metric itself: a rise of a loss is worse."""
+    `then` has the model's metrics at its promotion, `today` its metrics now. The confidence holds for all metrics
+    together (Bonferroni). A check's `change` is the change of the gain over the constant where both gains are known,
+    else the change of the metric. Its sign is the metric's: a positive change of a loss is worse."""
     both = [name for name in tolerances if name in then and name in today]
     shared = 1 - (1 - confidence) / max(len(both), 1)
     found = []
@@ -326,12 +326,12 @@ def decay_checks(
             gains_of_both = gained, gains
         facts = {"against": f"version {version} at its promotion", "allowed": margin, "gains": gains_of_both}
         check = measured.check(DECAY, metric, shared, outcome=BEYOND, **facts)
-        if check.upward is not None and check.upward[1] < -margin:
+        if check.improvement is not None and check.improvement[1] < -margin:
             found.append(check)
     return found
 
 
 def made_up_for(decay: Check, gained: float) -> bool:
-    """Returns whether a candidate that is better by `gained` than a decayed champion makes up for the decay, so that
-    the metric is within the tolerance of the champion's metric at its promotion."""
+    """Returns whether a candidate makes up for a champion's decay. The candidate is better than today's champion by
+    `gained`; it must come within the tolerance of the champion's metric at promotion."""
     return decay.gained + gained >= -(decay.allowed or 0.0)

@@ -1,11 +1,11 @@
-"""Resampling units: which rows are resampled together, and whether there are enough of them to say something by.
+"""Resampling units: which rows are resampled together, and whether there are enough of them to compare models by.
 
     rows, sentence = with_resampling_units(units, table, rows)
     why_not_comparable(AUC, rows)          # "under 20 rows of one class", or None
 
-Rows that the split keeps together, or that share a value of the column with the role group, are one unit. A split by a
-hash of the rows keeps equal rows together, so where many rows repeat others, equal rows are one unit too: resampled one
-by one, copies would look like more evidence than they are.
+Rows that the split keeps together, or that share a value of the column with the role group, are one unit. A split by
+a hash of the rows keeps equal rows together. So where many rows repeat others, equal rows are one unit too: resampled
+one by one, copies would look like more evidence than they are.
 """
 
 import math
@@ -41,18 +41,18 @@ class SplitUnits(Frozen):
     """The units that the split keeps together."""
 
     key: str | None = None
-    """The split's key, if it has one: the column `headway.evaluation.predictions.UNIT` has the unit of each row."""
+    """The column that the split's key is; None: there is none. Predictions have each row's unit in the column `UNIT`."""
     equal: tuple[str, ...] = ()
-    """Columns of the predictions: rows with the same values in all of them are in one split."""
+    """Columns of the predictions. Rows with the same values in all these columns are in one split."""
     distinct: int = 0
-    """The number of distinct rows of a split that hashes columns not stored: `equal` must tell most of them apart."""
+    """Set if the split hashes columns that are not stored: the number of distinct rows, most of which `equal` must tell apart."""
 
 
 def with_resampling_units(
     units: SplitUnits, table: pa.Table, rows: Rows, *, group: str | None = None
 ) -> tuple[Rows, str | None]:
-    """Returns the rows with their resampling units, and a sentence about these; the sentence is None where each row is
-    resampled by itself.
+    """Returns the rows with their resampling units, and a sentence that says which rows are resampled together. The
+    sentence is None where each row is resampled by itself.
 
     Args:
         table: the rows' predictions, with the columns `units.equal`.
@@ -68,11 +68,11 @@ def with_resampling_units(
     if (count := int(codes.max()) + 1) < _TOLD_APART * units.distinct:
         return rows, None
     sentence = f"equal rows, which are in one split, are drawn together ({count:,} distinct of {len(table):,})"
-    return replace(rows, units=codes, memo={}, shared={}), sentence
+    return replace(rows, units=codes, memo={}, shared_memo={}), sentence
 
 
 def _equal_rows(table: pa.Table, columns: Sequence[str]) -> NDArray[np.int64]:
-    """Returns for each row the number of its combination of values in these columns, [rows]: equal rows are equal."""
+    """Returns a number for each row, [rows]: the same for rows with the same values in all these columns."""
     codes = np.zeros(len(table), np.int64)
     for name in columns:
         _, values = np.unique(codes_of(table.column(name)), return_inverse=True)
@@ -81,7 +81,7 @@ def _equal_rows(table: pa.Table, columns: Sequence[str]) -> NDArray[np.int64]:
 
 
 def resampling_units(rows: Rows) -> tuple[NDArray[np.int64] | None, int]:
-    """Returns the unit of each row for resampling (None: each row is its own), and the number of units; cached."""
+    """Returns the resampling unit of each row (None: each row is its own unit), and the number of units; cached."""
     return rows.cached_for_all_models(
         "drawn", lambda: (None, len(rows)) if rows.unit_of_row is None else unit_numbers(rows.unit_of_row)
     )
@@ -99,8 +99,8 @@ def unit_numbers(group: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
 
 
 def effective_units(rows: Rows) -> float:
-    """Returns the effective number of units: as if all had equal weight; infinite where rows are resampled one by
-    one."""
+    """Returns the effective number of units: how many units of equal weight would vary as much. Infinite where rows
+    are resampled one by one."""
     codes, units = resampling_units(rows)
     if codes is None or not rows.total > 0:
         return math.inf
@@ -108,7 +108,7 @@ def effective_units(rows: Rows) -> float:
 
 
 def why_not_comparable(metric: Metric, rows: Rows, class_rows: int = CLASS_ROWS) -> str | None:
-    """Returns why two models cannot be compared by this metric on these rows, or None; rows of weight 0 are ignored."""
+    """Returns why two models cannot be compared by this metric on these rows; None: they can. Rows of weight 0 are ignored."""
     weighty, count = _weighty(rows)
     if count < LEAST_ROWS:
         return f"under {LEAST_ROWS} rows" + (" of weight above 0" if count < len(rows) else "")
@@ -125,8 +125,8 @@ def why_not_comparable(metric: Metric, rows: Rows, class_rows: int = CLASS_ROWS)
     return None
 
 
-def units(metric: Metric, rows: Rows) -> int:
-    """Returns the number of units that the metric's error rests on; for auc, at most twice the rarer class's rows."""
+def count_units(metric: Metric, rows: Rows) -> int:
+    """Returns the number of units that the metric's error rests on: for auc, at most twice the rows of the rarer class."""
     weighty, _ = _weighty(rows)
     _, count = _weighty_units(rows, weighty)
     if metric.unit == "classes":
@@ -147,7 +147,7 @@ def _weighty(rows: Rows) -> tuple[NDArray[np.bool_], int]:
 
 
 def _weighty_units(rows: Rows, weighty: NDArray[np.bool_]) -> tuple[NDArray[np.int64] | None, int]:
-    """Returns the unit of each row of positive weight (None: each is its own), and the number of these units."""
+    """Returns the unit of each row of positive weight (None: each row is its own unit), and the number of these units."""
     codes, units = resampling_units(rows)
     if codes is None:
         return None, int(weighty.sum())
@@ -170,12 +170,12 @@ def _rarer(rows: Rows, weighty: NDArray[np.bool_]) -> int:
 
 
 def _different(rows: Rows, weighty: NDArray[np.bool_], codes: NDArray[np.int64]) -> int:
-    """Returns the number of rows that differ in unit, label or prediction: copies tell no more than one of them."""
+    """Returns the number of different rows by unit, label and prediction: copies of a row are no further evidence."""
     predictions = rows.prediction[weighty].reshape(len(codes), -1).astype(np.float32)
     return len(np.unique(np.column_stack([codes, rows.label[weighty], predictions]), axis=0))
 
 
 def _telling(rows: Rows, weighty: NDArray[np.bool_]) -> int:
-    """Returns the number of groups with a label above 0, whose order can be better or worse."""
+    """Returns the number of groups that have a label above 0: only the order of these groups can be judged."""
     assert rows.groups is not None
     return len(np.unique(rows.groups[(rows.label > 0) & weighty & (rows.groups != NO_GROUP)]))

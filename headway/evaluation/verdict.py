@@ -1,4 +1,4 @@
-"""The gate's verdict as values with fields: what was checked, and what was decided.
+"""The gate's verdict as an object with fields: what was checked, and what was decided.
 
     verdict.status, verdict.basis                    # "promoted", "newer data"
     verdict.of(CHAMPION, "auc").change               # a check: -0.0021, on the same rows as the champion
@@ -52,14 +52,14 @@ class MetricValue(Result):
 
 
 class Check(Result):
-    """One check of the gate: most often the candidate's metric against a bound, or against another model's on the same
-    rows."""
+    """One check of the gate. Most checks compare the candidate's metric with a bound, or with another model's metric
+    on the same rows."""
 
     name: str
     """What kind of check: threshold, champion, constant baseline, ..."""
     metric: str | None = None
     slice: str | None = None
-    """The column; None: all rows."""
+    """The name of the slice, such as a column; None: all rows."""
     slice_value: str | None = None
     against: str | None = None
     """The other model: version 3, constant, linear, ..."""
@@ -67,7 +67,7 @@ class Check(Result):
     before: float | None = None
     """The value of the other model, or of the champion at its promotion."""
     change: float | None = None
-    """value - before."""
+    """value - before; where `gains` is set, the change of the gain, with the metric's sign."""
     interval: tuple[float, float] | None = None
     """The interval of the change."""
     confidence: float | None = None
@@ -79,7 +79,7 @@ class Check(Result):
     allowed: float | None = None
     """The limit: how much worse the change may be, or the bound of the value."""
     limit: str = ""
-    """Of a bound of the value: at least, at most."""
+    """The side of a bound of the value: "at least" or "at most"; else empty."""
     share: float | None = None
     """The limit in percent of `share_of`; None: the limit is a plain number."""
     share_of: ShareOf | None = None
@@ -88,7 +88,7 @@ class Check(Result):
     p: float | None = None
     """The p value of the hypothesis that the true change is within the limit."""
     p_adjusted: float | None = None
-    """The same, corrected for the number of slices."""
+    """The p value `p`, corrected for the number of slices."""
     detectable: float | None = None
     """The smallest true worsening that would have been found beyond the limit in 80% of all cases."""
     outcome: str
@@ -105,11 +105,11 @@ class Check(Result):
     why: str = ""
     """The cause in a few words: under 20 rows of one class, on 2026-01-03: too slow, ..."""
     count: int | None = None
-    """The number of rows or values that the check is about, where these are not `rows`."""
+    """The number of rows or values that the check is about, where that number is not `rows`."""
     names: tuple[str, ...] = ()
     """What the check is about: metrics, spans, values of a slice."""
     gains: tuple[float, float] | None = None
-    """The gains over the constant, at promotion and now, of a champion that became worse."""
+    """For a champion that became worse: its gains over the constant at promotion and now."""
     mended: bool | None = None
     """Whether the candidate makes up for what the champion lost; None: the check is not about the champion's decay."""
 
@@ -121,7 +121,7 @@ class Check(Result):
 
     @property
     def perhaps_beyond(self) -> bool:
-        """Whether the change is beyond the limit, with too few rows to tell whether chance explains it."""
+        """Whether the change is beyond the limit, but by no more than chance may explain."""
         if self.outcome != CANNOT_TELL or self.change is None or self.allowed is None:
             return False
         return self.gained < -self.allowed
@@ -133,13 +133,13 @@ class Check(Result):
 
     @property
     def gained(self) -> float:
-        """The change, turned so that up is good; 0 where there is none."""
+        """The change, with the sign turned so that positive is better; 0 where there is no change."""
         change = self.change or 0.0
         return change if self.better == "higher" else -change
 
     @property
-    def upward(self) -> tuple[float, float] | None:
-        """The interval of the change, turned so that up is good."""
+    def improvement(self) -> tuple[float, float] | None:
+        """The interval of the change, with the signs turned so that positive is better; None: there is no interval."""
         if self.interval is None or self.better == "higher":
             return self.interval
         return -self.interval[1], -self.interval[0]
@@ -147,12 +147,12 @@ class Check(Result):
     @property
     def worse(self) -> bool:
         """Whether the change is for the worse beyond chance."""
-        return self.upward is not None and self.upward[1] < 0
+        return self.improvement is not None and self.improvement[1] < 0
 
     @property
     def surely_within(self) -> bool:
         """Whether the whole interval of the change is within the limit."""
-        return self.upward is not None and self.allowed is not None and self.upward[0] >= -self.allowed
+        return self.improvement is not None and self.allowed is not None and self.improvement[0] >= -self.allowed
 
     @property
     def limit_side(self) -> str:
@@ -172,7 +172,7 @@ class Model(Result):
 
 
 class LeftOut(Result):
-    """A slice, or values of one, that were not compared."""
+    """A slice that was not compared: one value, or a number of values."""
 
     slice: str
     value: str | None = None
@@ -197,7 +197,7 @@ class Verdict(Result):
     status: Status
     basis: Basis | None = None
     anchors: bool = False
-    """Whether the candidate, once promoted, becomes the anchor of later candidates."""
+    """Whether the candidate becomes the anchor: the older version that later candidates are also compared with."""
     checks: tuple[Check, ...] = ()
     primary: str | None = None
     """The metric that a better model is better on."""
@@ -222,7 +222,7 @@ class Verdict(Result):
     sample_of: int | None = None
     """The number of all rows if only a random sample was judged; else None."""
     worth: MetricsWithErrors | None = None
-    """The candidate's metrics with their errors, with which its later values are compared."""
+    """The candidate's metrics with their errors. Once it is the champion, metrics on later rows are compared with these."""
 
     def __str__(self) -> str:
         return self.status
@@ -235,11 +235,11 @@ class Verdict(Result):
         return self.status == PROMOTED
 
     def of(self, name: str, metric: str | None) -> Check | None:
-        """Returns a check over all rows; None: it was not made."""
+        """Returns the check of that name and metric over all rows; None: the check was not made."""
         return next((c for c in self.checks if (c.name, c.metric, c.slice) == (name, metric, None)), None)
 
     def compared(self, name: str = CHAMPION, *, slices: bool = False) -> list[Check]:
-        """Returns the checks against one model: over all rows, or on slices."""
+        """Returns the checks of that name: those over all rows, or with `slices` those on slices."""
         return [c for c in self.checks if c.name == name and (c.slice is not None) == slices]
 
     @property
@@ -252,8 +252,8 @@ class Verdict(Result):
 
     @property
     def brief(self) -> Self:
-        """A shorter verdict for the record of a run: without slices that passed, except those nearest to a threshold's
-        limit, without `worth`, and with the first 50 of `left_out`."""
+        """A shorter verdict for the record of a run. It has no `worth`, only the first 50 of `left_out`, and of the
+        checks that passed on slices only those nearest to a threshold's limit."""
         passed = [check for check in self.checks if check.slice is not None and check.passed]
         met = [check for check in passed if check.name == THRESHOLD and check.value is not None]
         near = nearest_to_limits(met)
@@ -265,19 +265,19 @@ class Verdict(Result):
 
 
 class Decision(Result):
-    """The answer of the gate's stage: the status alone. `read_verdict` reads the whole verdict from the output."""
+    """The result of the gate's stage: the status alone. `read_verdict` reads the whole verdict from the stage's output."""
 
     status: Status
 
 
 def write_verdict(verdict: Verdict, folder: Path) -> None:
-    """Write a verdict into an output of the gate."""
+    """Write a verdict as JSON into the gate's output folder."""
     (folder / _FILE).write_text(verdict.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 @functools.lru_cache(4)
 def read_verdict(folder: Path) -> Verdict:
-    """Returns the verdict in an output of the gate; cached, since outputs never change.
+    """Returns the verdict in the gate's output folder; cached, since outputs never change.
 
     Raises:
         StoreError: the file is missing or damaged.
@@ -291,9 +291,9 @@ def read_verdict(folder: Path) -> Verdict:
 
 
 def is_better(compared: Sequence[Check], primary: str) -> bool:
-    """Returns whether a candidate is better than the champion, whatever its data. Its primary metric must be better
-    beyond chance, or surely within its limit while another one is better. No metric may be worse beyond chance, unless
-    it is surely within its limit.
+    """Returns whether a candidate is better than the champion, whether its data are newer or not. The primary metric
+    must be better beyond chance, or surely within its limit while another metric is better. No metric may be worse
+    beyond chance, unless that metric is surely within its limit.
 
     Args:
         compared: the checks of all metrics over all rows.
@@ -305,7 +305,7 @@ def is_better(compared: Sequence[Check], primary: str) -> bool:
 
 
 def nearest_to_limits(thresholds: Sequence[Check]) -> list[Check]:
-    """Returns, for each limit, the threshold check on a slice that is nearest to it."""
+    """Returns, for each limit, the threshold check on a slice whose value is nearest to the limit."""
     nearest: dict[tuple[object, ...], Check] = {}
     for check in thresholds:
         key = check.metric, check.slice, check.limit, check.allowed

@@ -3,13 +3,13 @@
     found = find_worst_slices(table, rows, losses, ["carrier", "distance: 5"], min_rows=100)
     found["tried"], found["slices"][0]       # 214, {"slice": "carrier", "value": "EV", "rows": 1203, "loss": 0.61, ...}
 
-A slice is worse when its mean loss is above that of all other rows beyond chance (a one-sided test of the difference of
-two means by Student's t, as in Chung et al., "Slice Finder", 2019). Rows that are resampled together are one unit. A
-slice and the other rows need five units each, and the degrees of freedom are the smaller number, less one; units of
+A slice is worse when its mean loss is above the mean loss of all other rows, beyond chance (a one-sided test of the
+difference by Student's t, as in Chung et al., "Slice Finder", 2019). Rows that are resampled together are one unit.
+The slice and the other rows need five units each; the smaller number, less one, is the degrees of freedom. Units of
 unequal weight count as fewer. Columns of few values, quantile bins of numbers, and pairs of the strongest columns are
-searched. All p values are corrected together (`holm`), so that the chance of naming any slice that is not worse is what
-`confidence` leaves. A pair is named only if it is worse, beyond chance, than both of its single slices. A high loss may
-also mean that the slice is hard: mean prediction and mean label are given too, and should agree on any slice.
+searched. All p values are corrected together (`holm`): the chance that any named slice is not worse is at most 1 -
+`confidence`. A pair is named only if it is worse, beyond chance, than both of its single slices. A high loss may also
+mean that the slice is hard. So mean prediction and mean label are given too: on any slice they should agree.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.evaluation.intervals import holm, tail
-from headway.evaluation.slices import parts_of, sliceable, value_codes
+from headway.evaluation.slices import parts_of, possible_slices, value_codes
 from headway.evaluation.units import LEAST_GROUPS, resampling_units
 from headway.metrics.base import Floats, Rows
 from headway.process import in_threads
-from headway.tabular.list_arrays import order_of, run_starts
+from headway.tabular.list_arrays import run_starts, stable_argsort
 
 MOST_COLUMNS, MOST_PAIRED, BINS, MOST_SHOWN = 20, 6, 5, 10
 """The most columns searched, the most of them in pairs, the quantile bins of a number, and the most slices reported."""
@@ -45,7 +45,7 @@ class Slicing:
     of_row: NDArray[Any] | None = None
     """The slice of each row, an integer; None for a pair, where it follows from `parts`."""
     parts: tuple[Slicing, ...] = ()
-    """The two single slicings of a pair."""
+    """For a pair, the two slicings by one column each."""
 
     @classmethod
     def of_pair(cls, a: Slicing, b: Slicing) -> Slicing:
@@ -81,7 +81,7 @@ class Slice:
 
     @property
     def parts(self) -> list[tuple[str, int]]:
-        """The two single slices around a slice of a pair, as (column, index of the value); else empty."""
+        """For a slice by two columns, the two slices by one that contain it, as (column, index of the value); else empty."""
         if not self.cut.parts:
             return []
         a, b = self.cut.parts
@@ -92,8 +92,8 @@ class Slice:
 def columns_to_search(
     statistics: Sequence[Mapping[str, Any]], strengths: Mapping[str, float], eligible: Sequence[str]
 ) -> tuple[str, ...]:
-    """Returns the slices to search, written as in `headway.evaluation.slices`: columns, or their quantile bins."""
-    return tuple(sliceable(statistics, strengths, eligible, bins=BINS)[:MOST_COLUMNS])
+    """Returns the columns to search, or their quantile bins, written as slices in `headway.evaluation.slices`."""
+    return tuple(possible_slices(statistics, strengths, eligible, bins=BINS)[:MOST_COLUMNS])
 
 
 def find_worst_slices(
@@ -108,15 +108,15 @@ def find_worst_slices(
     threads: int = 1,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Any] | None:
-    """Returns the worst slices, the greatest difference first, and the number tried, as JSON; None without losses or
-    names.
+    """Returns the slices that are worse beyond chance, the greatest difference first, and the number of slices tried,
+    as JSON. None without losses or names.
 
     Args:
         table: the rows' predictions, with the columns of `names`.
-        losses: of each row, [rows]; None: they have none.
+        losses: the loss of each row, [rows]; None: losses are not known.
         names: slices, as `columns_to_search` returns them.
         min_rows: smaller slices are not looked at.
-        metric: the name of the losses' mean.
+        metric: the name of the metric that the mean of the losses is.
         threads: the number of threads.
         check: called now and then; may raise to stop.
     """
@@ -127,7 +127,7 @@ def find_worst_slices(
     ends = {(each.cut.name, each.value): each for of in single for each in of}
 
     def is_tested(each: Slice) -> bool:
-        """Returns whether a slice has enough rows and a score, and fewer rows than what it is a part of."""
+        """Returns whether a slice has enough rows, a finite score, and fewer rows than each slice that contains it."""
         whole = min((ends[part].rows for part in each.parts), default=len(rows))
         return bool(min_rows <= each.rows < whole and np.isfinite(each.score))
 
@@ -172,7 +172,7 @@ def _described(rows: Rows, found: Slice, p: float, order: NDArray[np.int64]) -> 
 
 
 class LossBySlice:
-    """Compares each slice's mean loss with all other rows' mean loss. Slicings have rows in order of unit (`order`)."""
+    """Compares a slice's mean loss with the mean loss of all other rows. Slicings have the rows by unit, in the order `order`."""
 
     def __init__(self, rows: Rows, losses: Floats):
         unit, count = resampling_units(rows)
@@ -183,7 +183,7 @@ class LossBySlice:
         masses = all_mass = mass
         weights = all_weight = weight
         if unit is not None:
-            self.order = order_of(unit)
+            self.order = stable_argsort(unit)
             unit, mass, weight = unit[self.order], mass[self.order], weight[self.order]
             masses, weights = (np.asarray(np.bincount(unit, each, count), np.float64) for each in (mass, weight))
             all_mass, all_weight = masses[unit], weights[unit]
@@ -193,7 +193,7 @@ class LossBySlice:
         self._total = float(weights.sum())
 
     def __call__(self, cut: Slicing) -> list[Slice]:
-        """Returns every slice of a cut that has rows."""
+        """Returns the slices of a slicing that have rows, each compared with all other rows."""
         codes, width, unit = cut.codes, len(cut.values), self._unit
         of_row = codes.astype(np.intp)  # once, where each count would
         rows = np.bincount(of_row, minlength=width)

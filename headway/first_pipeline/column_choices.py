@@ -45,14 +45,14 @@ class Choice:
 
     @property
     def is_learned(self) -> bool:
-        """Returns whether the model sees the column, or parts of it."""
+        """Returns whether the model learns from the column, or from parts of it such as the month of a date."""
         return self.use == "feature" or (
             isinstance(self.config, dict) and "date_parts" in self.config.get("transform", ())
         )
 
 
 def statistics_of(seen: TypedRows) -> SplitStatistics:
-    """Returns statistics of the rows; the label's column is called `label`."""
+    """Returns the statistics of the rows, by column. The column of the label's values is called `label`."""
     columns = [column for column in seen.schema.columns if column.name in seen.rows.schema.names[:-1]]
     names, arrays = seen.rows.schema.names, seen.rows.columns
     kept = [place for place, name in enumerate(names) if name != LABEL or place == len(names) - 1]
@@ -66,7 +66,7 @@ def statistics_of(seen: TypedRows) -> SplitStatistics:
 def choose_columns(
     seen: TypedRows, statistics: SplitStatistics, label: Collection[str], facts: LabelFacts
 ) -> list[Choice]:
-    """Returns a choice for each column of the schema, in its order; `label` are the columns the label is made of."""
+    """Returns a choice for each column of the schema, in its order. `label` names the columns that the label is made of."""
     names = [name for name in statistics.columns if name not in label and name != LABEL]
     useless = {
         column.name: why
@@ -99,7 +99,7 @@ def choose_columns(
 
 
 def _useless(column: Column, seen: TypedRows, own: ColumnStatistics) -> str | None:
-    """Returns why a column can teach nothing, so that a run leaves it out by itself; None: it may teach something."""
+    """Returns why a column can teach nothing, so that any run leaves it out; None if it may teach something."""
     if not own.present:
         return "holds nothing"
     if any(check_constant(own)):
@@ -112,7 +112,7 @@ def _useless(column: Column, seen: TypedRows, own: ColumnStatistics) -> str | No
 
 
 def _words(column: Column, seen: TypedRows) -> dict[str, Any] | None:
-    """Returns how a text is read as a list of words; None where its words hardly recur."""
+    """Returns the config by which a text column is read as a list of words; None if its words hardly recur."""
     if column.type != "bytes" or column.shape or column.name not in seen.rows.schema.names[:-1]:
         return None
     return list_config(seen.values(column.name))
@@ -142,7 +142,7 @@ def _feature(column: Column, seen: TypedRows, statistics: SplitStatistics) -> Ch
 
 
 def _is_text(values: pa.Array) -> bool:
-    """Returns whether values are UTF-8, as images and other bytes are not."""
+    """Returns whether the values are UTF-8 text, unlike images and other bytes."""
     try:
         values.cast(pa.string())
     except pa.ArrowInvalid:
@@ -151,7 +151,7 @@ def _is_text(values: pa.Array) -> bool:
 
 
 def _reading(rule: Parse) -> str:
-    """Returns how a parse rule reads values, such as "seconds since 1970"; empty for plain numbers and ISO dates."""
+    """Returns the words for how a parse rule reads values, such as "seconds since 1970"; "" for plain numbers and ISO dates."""
     if rule.is_epoch:
         return f"{rule.as_.removeprefix('epoch_')} since 1970"
     return f"of the form {rule.format}" if rule.format else ""

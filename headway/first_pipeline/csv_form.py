@@ -5,7 +5,7 @@ csv_form("Sales of 2020\\n\\na,b\\n1,2\\n")   # {"skip_lines": 2}
 csv_form("a,a,\\n1,2,x\\n")              # {"skip_lines": 1, "header": False, "names": ["a", "a_2", "column_3"]}
 csv_form("5.1,setosa\\n4.9,setosa\\n")    # {"header": False, "names": ["column_1", "column_2"]}
 
-Of all ways to write quotes, the one that rejects the fewest lines is taken; lines are read as strictly as in a run.
+Several ways to write quotes are tried. The one that rejects the fewest lines is taken. Lines are read as strictly as in a run.
 """
 
 import re
@@ -41,7 +41,7 @@ _Rows = list[tuple[int, list[str]]]
 
 @dataclass(frozen=True)
 class _Table:
-    """The rows that one way to cut the lines finds, from the header on."""
+    """The rows of a file, from the header on, as one delimiter and one way to write quotes cut them."""
 
     delimiter: str
     quote: str
@@ -57,15 +57,15 @@ class _Table:
 
     @property
     def rank(self) -> tuple[float, int, int]:
-        """The sort key of tables, the best last: by most rows alike, fewest lines above them, most values."""
+        """The key by which tables are sorted, the best one last: most rows alike, then fewest lines above, then most values."""
         return round(self.alike, 2), -self.rows[0][0], self.width
 
 
 def csv_form(head: str) -> dict[str, Any]:
-    """Returns the keys of `source.csv` that differ from the defaults.
+    """Returns the keys of `source.csv`, with those values that differ from the defaults.
 
     Args:
-        head: the beginning of the file, decoded, without a byte order mark; whole lines.
+        head: the beginning of the file: whole lines, decoded, without a byte order mark.
     """
     head = re.sub(r"\r(?!\n)", " ", head)  # it ends no line that csv.skip_lines counts
     told = _SEPARATOR_LINE.fullmatch(head.partition("\n")[0])
@@ -93,7 +93,7 @@ def csv_form(head: str) -> dict[str, Any]:
 
 
 def _table(head: str, start: int, told: str | None) -> _Table:
-    """Returns the table by the delimiter that cuts most rows into as many values as the header; of several the best."""
+    """Returns the best table: its delimiter (`told`, if given) cuts most rows into as many values as the header has."""
     rows, _ = _rows(head, start, CsvConfig(delimiter=told or ","))
     best = _Table(told or ",", '"', rows[_comments(rows) :], 1, 0.0)
     for delimiter in DELIMITERS if told is None else (told,):
@@ -106,7 +106,7 @@ def _table(head: str, start: int, told: str | None) -> _Table:
 
 
 def _cut(head: str, start: int, delimiter: str) -> _Table:
-    """Returns the table by a delimiter, with the quotes that reject the fewest lines; of equals the usual ones."""
+    """Returns the table by a delimiter, with the way to write quotes that rejects the fewest lines; the usual way comes first."""
     plain, _ = _rows(head, start, CsvConfig(delimiter=delimiter, quote=""))
     plain = plain[_above(plain) :]
     quote = "'" if '"' not in head and _encloses(plain, "'") else '"'
@@ -124,7 +124,7 @@ def _cut(head: str, start: int, delimiter: str) -> _Table:
 
 
 def _encloses(rows: _Rows, quote: str) -> bool:
-    """Returns whether quotes enclose a name or a tenth of a column's values; `rows` were cut within quotes too."""
+    """Returns whether quotes enclose a header name or a tenth of a column's values. `rows` were cut within quotes too."""
     enclosed = [[len(c) > 1 and c[0] == c[-1] == quote for c in map(str.strip, row)] for _, row in rows]
     if not enclosed or any(enclosed[0]):
         return bool(enclosed)
@@ -133,7 +133,7 @@ def _encloses(rows: _Rows, quote: str) -> bool:
 
 
 def _quoted(head: str, start: int, config: CsvConfig) -> _Table:
-    """Returns the table by a delimiter and one way to write quotes."""
+    """Returns the table by the delimiter, the quote and the escape of `config`."""
     rows, broken = _rows(head, start, config)
     rows = rows[_above(rows) :]
     if not rows:
@@ -147,7 +147,7 @@ def _quoted(head: str, start: int, config: CsvConfig) -> _Table:
 
 
 def _rows(text: str, start: int, config: CsvConfig) -> tuple[_Rows, list[int]]:
-    """Returns the rows from line `start` on that are not empty, as (line number, values), and bad rows' widths."""
+    """Returns the non-empty rows from line `start` on, as (line number, values), and the width of each unreadable row."""
     lines = text.split("\n")[start:]  # as the reader of the file cuts them; str.splitlines does at \f and others too
     data = "\n".join(lines).encode()
     rules = QuoteRules(config, len(data))
@@ -166,7 +166,7 @@ def _rows(text: str, start: int, config: CsvConfig) -> tuple[_Rows, list[int]]:
 
 
 def _above(rows: _Rows) -> int:
-    """Returns how many rows stand above the table: comments, a title, lines of which only one value is filled."""
+    """Returns the number of rows above the table: comments, a title, and lines in which only one value is filled."""
     start = _comments(rows)
     rows = rows[start:]
     width = Counter(len(row) for _, row in rows).most_common(1)[0][0] if rows else 0
@@ -191,14 +191,14 @@ def _only_words(rows: _Rows) -> bool:
 
 
 def _comments(rows: _Rows) -> int:
-    """Returns how many rows at the beginning are comments; 0 if they are many, or stand further below too."""
+    """Returns the number of comment rows at the beginning; 0 if they are too many, or if there are comments further below too."""
     marks = [next((mark for mark in _COMMENTS if row[0].lstrip().startswith(mark)), None) for _, row in rows]
     found = next((place for place, mark in enumerate(marks) if mark is None), 0)
     return found if found <= _MOST_ABOVE and not any(marks[found:]) else 0
 
 
 def _mended(rows: Sequence[list[str]], width: int) -> list[str] | None:
-    """Returns the names of all columns if the header repeats one, leaves several out, or is too short; else None."""
+    """Returns unique names for all columns if the header repeats a name, lacks several names, or is too short; else None."""
     if len(rows) < 2:
         return None
     names = [name.strip() for name in rows[0]]
@@ -213,13 +213,13 @@ def _mended(rows: Sequence[list[str]], width: int) -> list[str] | None:
 
 
 def _is_index(names: Sequence[str], body: Sequence[list[str]]) -> bool:
-    """Returns whether only the first column has no name, and it has a different value in every row."""
+    """Returns whether the first column is an index: the only one without a name, with a different value in each row."""
     first = [row[0] for row in body]
     return not names[0] and all(names[1:]) and len({*first}) == len(first)
 
 
 def _lacks_header(rows: Sequence[list[str]]) -> bool:
-    """Returns whether the first line is a row: it has numbers, dates or times of the same form as the lines below."""
+    """Returns whether the first line is a row, not a header: its numbers, dates or times have the form of those below."""
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
     if len(rows) < 3 or not body:
         return False
@@ -235,14 +235,14 @@ def _lacks_header(rows: Sequence[list[str]]) -> bool:
 
 
 def _counts_up(heads: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
-    """Returns whether numbers in a first line are names, such as years or pandas' positions: even steps, rare below."""
+    """Returns whether numbers in a first line are names, such as years: they rise in equal steps and are rare below."""
     places = [place for place, head in enumerate(heads) if head.isdecimal()]
     known = sum(heads[place] in columns[place] for place in places)
     return _even([heads[p] for p in places]) and not _even([columns[p][0] for p in places]) and 2 * known <= len(places)
 
 
 def _even(cells: Sequence[str]) -> bool:
-    """Returns whether the cells are whole numbers that rise by one step."""
+    """Returns whether the cells are whole numbers that rise in equal steps."""
     if len(cells) < 3 or not all(map(str.isdecimal, cells)):
         return False
     steps = {int(later) - int(earlier) for earlier, later in pairwise(cells)}
@@ -250,7 +250,7 @@ def _even(cells: Sequence[str]) -> bool:
 
 
 def _form_of(cells: Sequence[str]) -> str | None:
-    """Returns the form that most cells have, such as 0/0/0 of dates; None where they have none, or no digit."""
+    """Returns the form of most cells, such as 0/0/0 for dates; None if most have no common form, or none with a digit."""
     known = [cell for cell in cells if cell.lower() not in _MISSING]
     form, count = Counter(map(_form, known)).most_common(1)[0] if known else ("", 0)
     return form if "0" in form and count >= _ALIKE * len(known) else None

@@ -1,4 +1,4 @@
-"""The draft of a pipeline: every decision about some data, before anything is written.
+"""Drafts a pipeline for some data: makes every decision, before anything is written.
 
 source, look = read_source(found_source("wine.csv"))
 draft = draft_of(source, look, label_of("quality", look.names))
@@ -53,12 +53,12 @@ class Draft:
 
     @property
     def doubts(self) -> list[str]:
-        """What a person should look at: notes on the data, and doubts about single columns."""
+        """What a person should look at: the notes on the data, and the doubts about single columns."""
         return [*self.notes, *(f"{choice.column} {choice.why}" for choice in self.choices if choice.warning)]
 
 
 def read_source(source: dict[str, Any]) -> tuple[dict[str, Any], SourceSample]:
-    """Returns the source and its sample. Columns with a slash or outer blanks in the name get new names.
+    """Returns the source section and a sample of its rows. The section renames columns with a slash or outer blanks in the name.
 
     Raises:
         ConfigError, DataError: the files cannot be read.
@@ -72,10 +72,10 @@ def read_source(source: dict[str, Any]) -> tuple[dict[str, Any], SourceSample]:
 
 
 def draft_of(source: Mapping[str, Any], look: SourceSample, label: LabelConfig, *, name: str | None = None) -> Draft:
-    """Returns the draft of a pipeline: decides on the label, the columns and the split.
+    """Decides on the label, the columns and the split; returns the draft of the pipeline.
 
     Raises:
-        ConfigError, DataError: the label does not exist, cannot be computed, or is nothing to learn.
+        ConfigError, DataError: the label does not exist, cannot be computed, or leaves nothing to learn.
     """
     source, look, label = _renamed(dict(source), look, label)
     seen = typed_rows(look, label)
@@ -123,7 +123,7 @@ def draft_of(source: Mapping[str, Any], look: SourceSample, label: LabelConfig, 
 def _renamed(
     source: dict[str, Any], look: SourceSample, label: LabelConfig
 ) -> tuple[dict[str, Any], SourceSample, LabelConfig]:
-    """Returns source, look and label; renames a column that is called `label` and is not the label."""
+    """Returns source, look and label. A column that is called `label` but is not the label is renamed in all three."""
     if LABEL not in look.names or label.column == LABEL:
         return source, look, label
     other = LABEL + "_column"
@@ -134,8 +134,8 @@ def _renamed(
 
 
 def _without_rare(seen: TypedRows, label: LabelConfig, facts: LabelFacts, classes: int) -> tuple[TypedRows, str]:
-    """Returns the rows without the rows of rare classes, and a note that says how many were removed.
-    Raises DataError if fewer than two classes are left."""
+    """Returns the rows without those of rare classes, and a note that says how many rows were removed. Raises DataError if fewer
+    than two classes are left."""
     stored = [value.encode() if isinstance(value, str) else value for value in facts.rare]
     rare = pc.is_in(seen.label, value_set=pa.array(stored, seen.label.type))
     if len(facts.rare) + 2 > classes:
@@ -152,7 +152,7 @@ def _without_rare(seen: TypedRows, label: LabelConfig, facts: LabelFacts, classe
 
 
 def _refuse_too_few(seen: TypedRows, facts: LabelFacts, path: str) -> None:
-    """Raises a DataError where train or eval would lack rows, or rows of one of two classes."""
+    """Raises a DataError if there are too few rows for train and eval, or too few rows of the rarer of two classes."""
     rows, fewest = seen.rows.num_rows, seen.rows.num_rows
     if facts.kind == "binary":
         fewest = min(pc.struct_field(pc.value_counts(seen.label), 1).to_pylist())
@@ -166,7 +166,7 @@ def _refuse_too_few(seen: TypedRows, facts: LabelFacts, path: str) -> None:
 
 
 def _of_images(look: SourceSample, label: LabelConfig) -> list[Choice]:
-    """Returns the choices for image files: they are learned from; their paths are kept, to show the most wrong ones."""
+    """Returns the choices for image files: the images are features; the paths are kept, to show the worst predictions."""
     size = image_size(look.sample.table.column("image").combine_chunks())
     height, width, channels = size or (32, 32, 3)
     config = {"image": {"height": height, "width": width, "channels": channels}}
@@ -179,7 +179,7 @@ def _of_images(look: SourceSample, label: LabelConfig) -> list[Choice]:
 
 
 def _name(path: str) -> str:
-    """Returns a pipeline's name from the path of its data."""
+    """Returns a name for the pipeline, made from the path of its data."""
     parts = [part for part in PurePosixPath(path).parts if not has_magic(part) and "{" not in part]
     stem = parts[-1].split(".")[0] if parts else ""
     if stem.lower() in ("data", "train", "dataset", "") and len(parts) > 1:

@@ -40,11 +40,11 @@ _READY = re.compile(rf"(?i)(?<=/)({'|'.join(SPLIT_WORDS)})(?=/)")
 
 
 def found_source(data: str) -> dict[str, Any]:
-    """Returns `source:` of pipeline.yaml for a file, a folder, a glob or a path with {span}, without keys that have
-    their defaults. The path is written as in `data`.
+    """Returns the section `source:` of pipeline.yaml for `data`: a file, a folder, a glob or a path with {span}. Keys with their
+    default value are left out. The path is written as in `data`.
 
     Raises:
-        ConfigError: there is no such file, or no format that Headway reads.
+        ConfigError: there is no such file, or no file of a format that Headway reads.
         DataError: a file cannot be read, or is empty.
     """
     if "{" in data and storage.kind(data) is None:
@@ -122,7 +122,7 @@ def _of_folder(folder: str) -> dict[str, Any]:
 
 
 def _check_columns(source: Mapping[str, Any], files: list[str]) -> None:
-    """Raises a DataError if the files of one table have different columns. If there are many, only some are checked."""
+    """Raises a DataError if the files of a table have different columns. Of many files, only some are checked."""
     if "names" in source.get("csv", {}):
         return
     first = _columns(source["format"], files[0])
@@ -136,7 +136,7 @@ def _check_columns(source: Mapping[str, Any], files: list[str]) -> None:
 
 
 def _check_headers(source: Mapping[str, Any], files: list[str]) -> None:
-    """Raises a DataError where columns are known by position only, and files differ in the last line above the rows."""
+    """Raises a DataError if columns are known by position only, and files differ in the line above the first row."""
     form = source.get("csv", {})
     if "names" not in form or not form.get("skip_lines"):
         return
@@ -152,7 +152,7 @@ def _check_headers(source: Mapping[str, Any], files: list[str]) -> None:
 
 
 def _ready_splits(folder: str, files: list[str]) -> str | None:
-    """Returns the path, with {split}, of files in folders called train, valid, test or the like; None: they are not."""
+    """Returns a path with {split} if each file is in a folder named train, valid, test or the like; None if not."""
     found = [[*_READY.finditer(path[len(folder) :])] for path in files]
     if any(len(matches) != 1 for matches in found):
         return None
@@ -162,7 +162,7 @@ def _ready_splits(folder: str, files: list[str]) -> str | None:
 
 
 def _columns(format: Format, path: str) -> list[str]:
-    """Returns the names of a file's columns; empty for a format that does not name them."""
+    """Returns the names of a file's columns; an empty list for a format whose files do not name all columns."""
     if not FORMATS[format].named:
         return []
     config = SourceConfig.model_validate(_described(_literal(path), path))
@@ -170,7 +170,7 @@ def _columns(format: Format, path: str) -> list[str]:
 
 
 def _together(folder: str, files: list[str]) -> str:
-    """Returns a glob of a folder's files if they lie side by side (init may write a folder below), else the folder."""
+    """Returns a glob of the folder's files, so that a folder made there later does not match; if they lie deeper, the folder."""
     suffixes = [PurePosixPath(path).suffixes for path in files]
     endings = {"".join(of[-2:] if of and _PACKED.search(of[-1]) else of[-1:]) for of in suffixes}
     beside = all("/" not in path[len(folder) + 1 :] for path in files)
@@ -178,7 +178,7 @@ def _together(folder: str, files: list[str]) -> str:
 
 
 def spans_of(folder: str, files: list[str]) -> str | None:
-    """Returns the path of files whose names differ in a date, with a placeholder for it; None where there is no such date."""
+    """Returns the path of files whose names differ in a date, with a placeholder for the date; None if there is no date."""
     inside = [path[len(folder) :] for path in files]
     for pattern in (_DATE, _FOLDERS):
         found = [[*pattern.finditer(name)] for name in inside]
@@ -201,7 +201,7 @@ def spans_of(folder: str, files: list[str]) -> str | None:
 
 
 def _described(path: str, file: str) -> dict[str, Any]:
-    """Returns `source:` for the files at `path`, with the format and CSV settings that `file`, one of them, has."""
+    """Returns the section `source:` for the files at `path`. Format and CSV settings are those of `file`, one of the files."""
     format = by_ending(file) or _by_content(file)
     if format == "images":
         raise ConfigError("is one image, and a model needs many", where=file, fix="name the folder of the images")
@@ -227,14 +227,14 @@ def _described(path: str, file: str) -> dict[str, Any]:
 
 
 def _is_aligned(data: bytes) -> bool:
-    """Returns whether nearly all lines separate their values by runs of blanks only."""
+    """Returns whether nearly all lines separate their values by runs of several blanks, and by nothing else."""
     lines = [line.strip() for line in data.split(b"\n")[:_LINES] if line.strip()]
     aligned = sum(b"  " in line and not re.search(rb"[,;\t|]", line) for line in lines)
     return 10 * aligned > 9 * len(lines)
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Returns whether the beginning of a file is UTF-8, except for a few letters and one that is cut off at its end."""
+    """Returns whether the beginning of a file is UTF-8. A few wrong letters may occur, and one cut off at the end."""
     own = data.replace("\ufffd".encode(), "é".encode())  # which a file may hold, and is a letter like others
     text = own.decode("utf-8", "replace").rstrip("\ufffd")
     wrong = text.count("\ufffd")
@@ -242,7 +242,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _by_content(path: str) -> Format:
-    """Returns the format of a file with an unknown ending by its first bytes; CSV if these are text."""
+    """Returns the format that a file's first bytes show, for a file with an unknown ending; CSV if they are text."""
     with storage.open_file(path) as file, storage.reading(path):
         head = file.read(_HEAD_BYTES)
     if not head:
@@ -257,7 +257,7 @@ def _by_content(path: str) -> Format:
 
 
 def _head(path: str) -> bytes:
-    """Returns the first whole lines of a text file, as its reader gets them."""
+    """Returns the first whole lines of a text file, decompressed and as UTF-8 if need be, without a byte order mark."""
     data = b""
     for _, piece in TextFile(path).blocks(0, None, _HEAD_BYTES, len):  # of a stream a piece may be less
         data += piece

@@ -21,7 +21,7 @@ LARGEST = 96
 
 
 def image_size(values: pa.Array) -> tuple[int, int, int] | None:
-    """Returns the height, width and channels to give a column of image files; None where it holds something else."""
+    """Returns the (height, width, channels) at which to give a column of image files to the model; None if it holds no images."""
     plain = decoded(values).drop_null()
     if not len(plain) or not pa.types.is_binary(plain.type):
         return None

@@ -1,4 +1,4 @@
-"""Chooses the label: which column it certainly is, or may be; and describes its values.
+"""Chooses the label: finds the column that is certainly, or likely, the label; and describes the label's values.
 
 sole_label(["sepal_length", "class"])            # "class": nothing else has a name that labels have
 label_of("arr delay", names)                     # LabelConfig(column="arr delay")
@@ -48,22 +48,22 @@ class LabelFacts:
 
 
 def sole_label(names: Sequence[str]) -> str | None:
-    """Returns the one column with a name that only labels have, such as target; None where none has, or several."""
+    """Returns the only column with a name that only labels have, such as target; None if no column or several have one."""
     found = [name for name in names if name.strip().lower() in _CERTAIN]
     return found[0] if len(found) == 1 else None
 
 
 def likely_label(names: Sequence[str]) -> str:
-    """Returns a column as an example of a label: the last that is no identifier and no time, else the last."""
+    """Returns a likely label, as an example: the last column that is no identifier and no time, else the last column."""
     others = [name for name in names if name and not named_as_identifier(name) and not {*words_of(name)} & TIMES]
     return [names[-1], *others][-1]
 
 
 def label_of(text: str, names: Sequence[str]) -> LabelConfig:
-    """Returns the label that a person means: a column by its name, whatever is in it, or an expression.
+    """Returns the label that the text means: a column, if it is a column's name, whatever signs are in it; else an expression.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: the text is neither a column nor an expression of columns.
     """
     if (name := next((name for name in (text, text.strip()) if name in names), None)) is not None:
         return LabelConfig(column=name)
@@ -83,7 +83,7 @@ def label_of(text: str, names: Sequence[str]) -> LabelConfig:
 
 
 def _quoted(text: str, names: Sequence[str]) -> str:
-    """Returns an expression in which names with blanks and the like are written as expressions want them: col("the name")."""
+    """Returns an expression in which each odd column name, such as one with blanks, is written as col("the name")."""
     odd = sorted((name for name in names if name and not name.isidentifier()), key=len, reverse=True)
     if "col(" in text or not odd:
         return text
@@ -92,10 +92,10 @@ def _quoted(text: str, names: Sequence[str]) -> str:
 
 
 def facts_of(label: pa.Array, statistics: ColumnStatistics, *, where: str) -> LabelFacts:
-    """Returns the kind of the label, the task to set, its values in words, and its rare classes.
+    """Returns the kind of the label, the task to set in the pipeline, a text about its values, and its rare classes.
 
     Raises:
-        DataError: a model cannot learn it: one value only, or a name for nearly every row.
+        DataError: a model cannot learn the label: it has one value only, or is text that differs in nearly every row.
     """
     rows = len(label)
     if statistics.distinct < 2:
@@ -129,7 +129,7 @@ def facts_of(label: pa.Array, statistics: ColumnStatistics, *, where: str) -> La
 
 
 def _other_task(label: pa.Array, statistics: ColumnStatistics, kind: str) -> str | None:
-    """Returns the task to set for a label of numbers that auto would read as another; None: auto is right."""
+    """Returns the task to set if `auto` would misread a label of numbers, such as counts as classes; None if `auto` is right."""
     values = label.to_numpy(zero_copy_only=False).astype(np.float64)
     values = values[np.isfinite(values)]
     distinct = statistics.distinct

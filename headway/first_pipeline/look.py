@@ -1,4 +1,4 @@
-"""Reads what the decisions rest on: the sample that a run would infer the schema from, and rows from all over the files.
+"""Reads the data for a draft's decisions: the sample that a run would infer the schema from, and rows from all over the files.
 
 look = sample_source(SourceConfig(format="csv", path="wine.csv"))
 look.names, look.sample.table.num_rows
@@ -19,7 +19,7 @@ from headway.schema.columns import LABEL, Column, ColumnConfig, Schema
 from headway.schema_inference.column_types import PREFIX_ROWS, infer
 from headway.sources.base import InputFile, sample_spans
 from headway.sources.config import FORMATS, SourceConfig
-from headway.sources.formats.csv import unnamed
+from headway.sources.formats.csv import unnamed_column
 from headway.sources.sample import Sample
 from headway.sources.spans import files, open_source, spans
 from headway.tabular.coerce import coerce, raw_types
@@ -37,7 +37,7 @@ MOST_REJECTED = 0.01
 
 @dataclass(frozen=True)
 class SourceSample:
-    """The files, and the sample that types are inferred from."""
+    """The files of a source, and the sample of their rows that types are inferred from."""
 
     config: SourceConfig
     spans: tuple[str, ...]
@@ -49,11 +49,11 @@ class SourceSample:
 
     @property
     def names(self) -> list[str]:
-        """The columns in the files' order."""
+        """The names of the columns, in the files' order."""
         return self.sample.table.column_names
 
     def clashes(self, label: LabelConfig) -> dict[str, str]:
-        """Returns why no type fits some columns, as text in some rows and an object in others; not the label's."""
+        """Returns {column: why no type fits}, such as text in some rows and objects in others, except for the label's columns."""
         files = {name: f", in {file}" for name, file in self.sample.damaged.items()}
         conflicts = {name: f"{why}{files.get(name, '')}" for name, why in self.sample.conflicts.items()}
         return {name: conflicts[name] for name in self.names if name in conflicts and name not in label.columns()}
@@ -61,7 +61,7 @@ class SourceSample:
 
 @dataclass(frozen=True)
 class TypedRows:
-    """The rows that were read, in their stored types, with the label as the last column, `label`."""
+    """The rows that were read, in their stored types. The last column, `label`, is the label of each row."""
 
     schema: Schema
     doubts: tuple[str, ...]
@@ -87,7 +87,7 @@ def sample_source(config: SourceConfig) -> SourceSample:
     """Returns the files of a source, and the sample of its rows that types are inferred from.
 
     Raises:
-        ConfigError, DataError: it cannot be read.
+        ConfigError, DataError: the source cannot be read, or has no rows or only one column.
     """
     names = spans(config)
     by_span = [files(config, span) for span in names]
@@ -109,7 +109,7 @@ def sample_source(config: SourceConfig) -> SourceSample:
 
 
 def typed_rows(look: SourceSample, label: LabelConfig) -> TypedRows:
-    """Returns the rows in the types that a run would infer, and the label of each.
+    """Returns the rows that have a label, in the types that a run would infer, with the label of each row.
 
     Raises:
         ConfigError: the label names a column that does not exist, or cannot be computed.
@@ -157,7 +157,7 @@ def typed_rows(look: SourceSample, label: LabelConfig) -> TypedRows:
             out = f" {agree(len(names), 'is', 'are')} left out" if note.left_out else ""
             doubts.append(f"{agree(len(names), 'column', 'columns')} {some(names, 3, repr)}{out}: {note.text}")
     doubts += [f"{why}: left out" for why in dict.fromkeys(clashes.values())]
-    if look.config.csv.names == tuple(unnamed(place) for place, _ in enumerate(look.names, 1)):
+    if look.config.csv.names == tuple(unnamed_column(place) for place, _ in enumerate(look.names, 1)):
         doubts.append("no line has the names of the columns: --label names one by its place, as column_3")
     elif look.config.csv.names:
         doubts.append("its header does not name each column once: the names are those of source.csv.names")
@@ -169,7 +169,7 @@ def typed_rows(look: SourceSample, label: LabelConfig) -> TypedRows:
 
 
 def _parts(look: SourceSample, columns: Sequence[Column]) -> tuple[list[pa.RecordBatch], int, bool]:
-    """Returns batches in stored types, the number of rows that were rejected, and whether these are all rows."""
+    """Returns batches in stored types, the number of rejected rows, and whether all rows of the files were read."""
     source = open_source(look.config, look.files, look.later, columns)
     chosen = ranges = source.ranges(look.files)
     most = max(1, len(ranges) * MOST_BYTES // max(sum(file.bytes for file in look.files), 1))

@@ -1,4 +1,4 @@
-"""Chooses the split that fits: by time, by a unit whose rows come again, or by the hash of a row.
+"""Chooses the split that fits: by time, by a unit (such as a customer) that has several rows, or by the hash of a row.
 
 choice = choose_split(look, seen, label, facts, choices)
 choice.config, choice.text                   # {"eval": 0.3}, "30% of the rows, by a hash of each row"
@@ -49,7 +49,7 @@ class SplitChoice:
 def choose_split(
     look: SourceSample, seen: TypedRows, label: LabelConfig, facts: LabelFacts, choices: Sequence[Choice]
 ) -> SplitChoice:
-    """Returns the first split that fits the data: ready-made folders, whole spans, a time, a unit, else a row hash."""
+    """Returns the first split that fits the data: by ready-made folders, whole spans, a time, a unit, or else a row hash."""
     if look.config.has_splits:
         return _ready(look)
     if len(look.spans) >= LEAST_SPANS:
@@ -72,7 +72,7 @@ def choose_split(
 
 
 def _ready(look: SourceSample) -> SplitChoice:
-    """Returns the split that the folders of the files make. Where no folder is called eval, test is eval."""
+    """Returns the split that the files' folders make. If no folder is called eval, the folder test is eval."""
     names = sorted({split_name(look.config, file.path) for file in look.files})
     values = {name: SPLIT_WORDS.get(name.lower(), name) for name in names}
     if "eval" not in values.values():
@@ -91,7 +91,7 @@ def _share(rows: int) -> dict[str, Any]:
 
 
 def _times(columns: Any, seen: TypedRows) -> list[str]:
-    """Returns the names of columns that may say when a row came to be, the likeliest first."""
+    """Returns the names of the columns that may say when a row came into being, the likeliest first."""
     names = seen.rows.schema.names[:-1]
     found = []
     for column in columns:
@@ -108,7 +108,7 @@ def _times(columns: Any, seen: TypedRows) -> list[str]:
 
 
 def _by_time(column: Column, free: Mapping[str, Choice], seen: TypedRows, facts: LabelFacts) -> SplitChoice | str:
-    """Returns the split whose later rows are eval; else a sentence on why they cannot be."""
+    """Returns the split in which the later rows are eval; if that cannot be, a sentence on why."""
     if missing := seen.values(column.name).null_count:
         return f"{counted(missing, 'row')} {agree(missing, 'has', 'have')} no value"
     values = seen.values(column.name).to_numpy()
@@ -143,7 +143,7 @@ def _by_time(column: Column, free: Mapping[str, Choice], seen: TypedRows, facts:
 
 
 def _parts(values: Any, column: Column) -> list[str]:
-    """Returns which of month, weekday and hour come again in a time, so that a model learns of the future from them."""
+    """Returns which of month, weekday and hour recur in these times, so that a model can use them at later times."""
     assert column.temporal is not None
     unit = PER_DAY[column.temporal]
     days = np.floor_divide(values, unit)
@@ -158,7 +158,7 @@ def _parts(values: Any, column: Column) -> list[str]:
 
 
 def _by_unit(seen: TypedRows, facts: LabelFacts, choices: Sequence[Choice]) -> SplitChoice:
-    """Returns the split by a sure unit, else an empty one; of a unit that may be a category its column only warns."""
+    """Returns the split by a unit if one is sure. Else the config is empty, and a column that may be a unit has a warning."""
     free = {choice.column: choice for choice in choices if choice.use in ("feature", "left out")}
     timeless = {column.name for column in seen.schema.columns if column.name in free and not column.temporal}
     names = [name for name in seen.rows.schema.names[:-1] if name in timeless]
@@ -176,7 +176,7 @@ def _by_unit(seen: TypedRows, facts: LabelFacts, choices: Sequence[Choice]) -> S
 
 
 def _by_row(look: SourceSample, seen: TypedRows, label: LabelConfig) -> SplitChoice:
-    """Returns the split by the hash of a row."""
+    """Returns the split by a hash of each row."""
     config = _share(len(seen.label))
     text = f"{config.get('eval', 0.2):.0%} of the rows are eval, drawn by a hash of each row"
     hashed, _ = row_columns(look.sample, label.columns())

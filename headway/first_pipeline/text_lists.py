@@ -28,7 +28,7 @@ _LONGEST = 512
 
 
 def list_config(values: pa.Array) -> dict[str, Any] | None:
-    """Returns what `columns:` says of a text that is read as a list; None where it is one value."""
+    """Returns the entry in `columns:` for a text that is read as a list of values; None if each text is one value."""
     texts = _texts(values)
     if len(texts) < _LEAST_ROWS:
         return None

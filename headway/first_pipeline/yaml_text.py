@@ -27,10 +27,10 @@ _WINDOW = "# window: 12                       # the last 12 spans, or a time suc
 
 
 def pipeline_text(draft: Draft, *, path: str) -> str:
-    """Returns the text of pipeline.yaml: what the defaults do not say already.
+    """Returns the text of pipeline.yaml, without what the defaults say already.
 
     Args:
-        path: of the data, as the file says it: relative to its folder.
+        path: the path of the data as it stands in the file, relative to the file's folder.
     """
     source = {"format": draft.source["format"], "path": path} | {
         key: value for key, value in draft.source.items() if key not in ("format", "path")
@@ -61,7 +61,7 @@ def pipeline_text(draft: Draft, *, path: str) -> str:
 
 
 def _label(draft: Draft) -> str:
-    """Returns the label as YAML; a column whose name could be read as an expression is named as a column."""
+    """Returns the label as YAML. A column whose name could be read as an expression is written as {column: NAME}."""
     column = draft.label.column
     if column is not None and not column.isidentifier():
         return f"{{column: {scalar(column)}}}"
@@ -69,7 +69,7 @@ def _label(draft: Draft) -> str:
 
 
 def scalar(value: Any) -> str:
-    """Returns a value as YAML on one line that means just this value."""
+    """Returns a value as one line of YAML, in quotes if YAML would read the bare text as something else."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and yaml.safe_load(f"[{value}]") == [value]:
         return value
     style = '"' if isinstance(value, str) else None
@@ -78,7 +78,7 @@ def scalar(value: Any) -> str:
 
 
 def flow_yaml(value: Any) -> str:
-    """Returns a value as YAML on one line (flow style): mappings in braces, lists in brackets."""
+    """Returns a value as one line of YAML in flow style: mappings in braces, lists in brackets."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{scalar(key)}: {flow_yaml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -87,7 +87,7 @@ def flow_yaml(value: Any) -> str:
 
 
 def _columns(draft: Draft) -> list[str]:
-    """Returns the lines of `columns:`, and a comment on the columns that a run leaves out by itself."""
+    """Returns the lines of the section `columns:`, and a comment that lists the columns that a run leaves out by itself."""
     reasons = {choice.column: choice.why for choice in draft.choices}
     by_auto = [choice.column for choice in draft.choices if choice.by_auto]
     said = {name: config for name, config in draft.columns.items() if name not in by_auto}
@@ -103,7 +103,7 @@ def _comment(text: str) -> str:
 
 
 def _commented(line: str, text: str) -> str:
-    """Returns a line with a comment behind it, or before it where both are too long for one."""
+    """Returns a line with a comment at its end, or on the line before it if both are too long for one line."""
     if not text:
         return line
     both = f"{line.ljust(_COMMENT_AT)} # {_one_line(text)}"
@@ -112,5 +112,5 @@ def _commented(line: str, text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Returns text without control characters, which YAML does not allow in a comment."""
+    """Returns the text with a blank for each control character, since YAML does not allow these in a comment."""
     return "".join(c if c.isprintable() else " " for c in text)

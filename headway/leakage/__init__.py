@@ -1,1 +1,1 @@
-"""The leakage proof: no key and no time is in two splits, and equal rows are in one."""
+"""The leakage proof: checks that no key and no time is in two splits, and that equal rows are in one split."""

@@ -1,10 +1,10 @@
-"""Sets of hashes on disk, and the hashes that several of them share.
+"""Sets of hashes on disk, and a comparison that finds the hashes in several sets.
 
     write(path, distinct(hashes))                # any order, any repeats
     compare({"train": [a, b], "eval": [c]})      # hashes that both sides have
 
-A set is a file of distinct uint64 in rising order, little endian, without a header. Sets are compared slice by slice of
-the hashes' range, about a million values at a time: memory does not grow with the sets.
+The file of a set holds distinct uint64 in rising order, little endian, without a header. Sets are compared one range of hash
+values at a time, with about a million values. So the memory does not grow with the sets.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from headway.tabular.list_arrays import run_starts
 
 Hashes = NDArray[np.uint64]
 SLICE = 1 << 20
-"""The number of values in memory at a time."""
+"""About the number of values in memory at a time."""
 MOST_SHARED = 5
-"""The most shared values that are kept, to name their rows; the others are only counted."""
+"""The most shared values that are kept, so that messages can name their rows. Further values are only counted."""
 
 
 def distinct(hashes: Hashes) -> Hashes:
-    """Returns the distinct values, rising."""
+    """Returns the distinct values in rising order."""
     ordered = np.sort(hashes)  # np.unique takes twice as long
     first = run_starts(ordered)
     return ordered if first.all() else ordered[first]
 
 
 def write(path: Path, hashes: Hashes) -> None:
-    """Write a set that `distinct` returned."""
+    """Write a set, as `distinct` returns it, to a file."""
     np.ascontiguousarray(hashes, "<u8").tofile(path)
 
 
 def read(path: Path) -> Hashes:
-    """Memory-map a set; its file must stay.
+    """Returns the set in a file, memory-mapped. The file must exist as long as the set is used.
 
     Raises:
         DataError: the file is missing or cut off.
@@ -55,7 +55,7 @@ def read(path: Path) -> Hashes:
 
 
 def slices(sets: Sequence[Hashes], most: int = SLICE) -> Iterator[list[Hashes]]:
-    """Cut the sets at the same values into slices of about `most` values together, each value in one slice only."""
+    """Yields slices of the sets, of about `most` values together. All sets are cut at the same values."""
     total = sum(map(len, sets))
     parts = max(1, -(-total // most))
     edges = np.array([(i << 64) // parts for i in range(1, parts)], np.uint64)
@@ -66,30 +66,30 @@ def slices(sets: Sequence[Hashes], most: int = SLICE) -> Iterator[list[Hashes]]:
 
 @dataclass
 class CommonHashes:
-    """The values that two groups share: their number, and the smallest of these values."""
+    """The values that two groups of sets share: the number of these values, and the smallest of them."""
 
     count: int = 0
     least: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
-    """At most `MOST_SHARED`, rising."""
+    """The smallest shared values in rising order, at most `MOST_SHARED`."""
 
     def add(self, values: Hashes) -> None:
-        """Add values greater than all earlier ones."""
+        """Add shared values. They must be greater than all values that were added before."""
         self.count += len(values)
         self.least = np.concatenate([self.least, values[: MOST_SHARED - len(self.least)]])
 
 
 @dataclass
 class KeyComparison:
-    """The number of values of each group, and the values that groups share."""
+    """The result of `compare`: the number of values in each group of sets, and the values that two groups share."""
 
     values: dict[str, int]
-    """Distinct values of each group."""
+    """The number of distinct values in each group, by its name."""
     shared: dict[tuple[str, str], CommonHashes]
-    """For each pair of groups with values in common, these values."""
+    """The shared values of each pair of groups that has any, by the names of the two groups."""
 
 
 def compare(groups: Mapping[str, Sequence[Hashes]], most: int = SLICE) -> KeyComparison:
-    """Returns how many distinct values each group has, and which ones groups share; a group's sets are in any order."""
+    """Returns how many distinct values each group of sets has, and which values two groups share."""
     result = KeyComparison(dict.fromkeys(groups, 0), {})
     whose = [name for name, sets in groups.items() for _ in sets]
     for piece in slices([hashes for sets in groups.values() for hashes in sets], most):

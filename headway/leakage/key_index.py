@@ -1,4 +1,4 @@
-"""The key index of a span, written by ingest for the leakage proof: hashes of keys, times and split rules, per split.
+"""The key index of a span: hashes of keys, times and split rules, per split. Ingest writes it for the leakage proof.
 
     index = KeyIndex(split_config, columns)         # of one range
     index.add(batch, schema_of_the_file, assigned)
@@ -6,25 +6,25 @@
     merge([folder_of_range_0, folder_of_range_1], folder_of_span)
     read(folder)                                 # SpanIndex
 
-A set holds the 64-bit hashes of one key in one split (`headway.leakage.keys`); a span's file holds the sets of its
-ranges one after the other. Of a time column the least and greatest value are kept. Of a split by a hash of all columns
-the least and greatest split hash are kept: when those of two splits do not overlap, no equal rows are in both, and not
-every hash has to be kept. Of any other split a sample of row hashes is kept, without the key, split column and time, as
-equal rows may be in two splits: so duplicates under different ids are found.
+A set holds the 64-bit hashes of one key in one split (`headway.leakage.keys`). A span's file holds the sets of its ranges one
+after the other. Of a time column the least and greatest value are kept. If rows are split by a hash of all columns, the least and
+greatest split hash of each split are kept: if those of two splits do not overlap, no equal rows are in both. With any other rule,
+equal rows may be in two splits. Then a sample of row hashes is kept, computed without the key, the split column and the time. So
+duplicates under different ids are found.
 
     sampler = ContentSampler(config, columns)    # sampler.names: the compared columns; without any nothing is drawn
-    sampler.draw(batch, codes, {0: Distinct(DRAWN), 1: Distinct(DRAWN)})
+    sampler.draw(batch, codes, {0: DistinctSample(DRAWN), 1: DistinctSample(DRAWN)})
     overlap(train, eval)                         # Overlap(share=0.88, beyond=0.85, values=210, whole=False)
-    seen = Distinct()
-    seen.add(hashes)                             # any number of batches; merge() adds another piece's
-    seen.values, seen.rows, seen.whole           # distinct hashes kept, rows that have them, whether these are all there are
+    seen = DistinctSample()
+    seen.add(hashes)                             # any number of batches; merge() adds another sample
+    seen.values, seen.rows, seen.whole           # distinct hashes kept, rows that have them, whether none was dropped
 
-Hashing every column of every row would cost as much as the split itself. So each row has an order hash over a few
-columns, and only rows of the least order hashes are hashed whole. Equal rows have equal order hashes everywhere.
+Hashing every column of every row would cost as much as the split itself. So each row has an order hash over a few columns, and
+only rows of the least order hashes are hashed over all columns. Equal rows have equal order hashes everywhere.
 
-A sample is the least distinct row hashes and their counts. Which hashes are least has nothing to do with how often they
-occur, so the rows kept are as repetitive as all of them are (Gibbons, "Distinct sampling for highly-accurate answers to
-distinct values queries", VLDB 2001).
+A sample is the least distinct row hashes, with the number of rows of each. Whether a hash is among the least does not depend on
+how often it occurs. So the sampled rows repeat as often as all rows do (Gibbons, "Distinct sampling for highly-accurate answers
+to distinct values queries", VLDB 2001).
 """
 
 from __future__ import annotations
@@ -56,24 +56,24 @@ from headway.statistics.row_sample import hashed_texts
 from headway.storage.manifest import FORMAT, check_format
 from headway.tabular import hashing
 from headway.tabular.hashing import NULL
-from headway.tabular.list_arrays import slots
+from headway.tabular.list_arrays import np_view
 from headway.tabular.splits import SplitCodes, SplitConfig, column_hash
 
 FILE = "notes.json"
 _PENDING = 1 << 21
-"""The number of hashes that wait in memory before they are sorted."""
+"""The number of hashes that are collected in memory before they are sorted."""
 KeyName = Literal["key", "group"]
 KeyColumns = dict[str, str]
-"""The columns of a key and their stored types."""
+"""The stored type of each column of a key, by the column's name."""
 
 
 class KeyEntry(Frozen):
-    """The index of one key in one split."""
+    """The index of one key in one split: what the file of its hash sets holds."""
 
     sets: tuple[int, ...]
-    """The length of each range's set."""
+    """The number of hashes in the set of each range."""
     missing: int = 0
-    """Rows without a key: a part of it is null or NaN."""
+    """The number of rows without a key, because a column of the key is null or NaN."""
 
 
 class SplitIndex(Frozen):
@@ -81,33 +81,33 @@ class SplitIndex(Frozen):
 
     rows: int
     hashes: tuple[int, int] | None = None
-    """The least and greatest split hash, where rows are split by a hash of their columns."""
+    """The least and greatest split hash, if rows are split by a hash without a key; else None."""
     repeats: str | None = None
-    """A sample of the split hashes as text (`Distinct.to_text`), to count repeated rows; else None."""
+    """A sample of the split hashes as text, to count repeated rows, if rows are split by a hash without a key; else None."""
     contents: str | None = None
-    """A sample of row hashes as text (`Distinct.to_text`), where rows are split in another way."""
+    """A sample of row hashes as text, to find equal rows in two splits, if rows are split in another way; else None."""
     time: TimeRange | None = None
     keys: dict[KeyName, KeyEntry] = Field(default_factory=dict)
 
 
 class SpanIndex(Frozen):
-    """The key index of a span; the hash sets lie in files beside it."""
+    """The key index of a span. The hash sets are files in the same folder."""
 
     format: int = FORMAT
     rule: dict[str, Any]
-    """How rows were split: equal rules put equal rows into one split."""
+    """How rows were split. Under equal rules, equal rows are in the same split."""
     keys: dict[KeyName, KeyColumns] = Field(default_factory=dict)
     time: str | None = None
-    """The time column."""
+    """The name of the time column; None: there is none."""
     content: tuple[str, ...] = ()
-    """The columns that are hashed for `SplitIndex.contents`."""
+    """The columns that are hashed for the samples in `SplitIndex.contents`."""
     apart: tuple[str, ...] = ()
-    """The columns that were read and are not in `content`: keys, identifiers, times, the split column."""
+    """The columns that were read but are not in `content`: keys, identifiers, times, the split column."""
     splits: dict[str, SplitIndex]
 
 
 def indexed_keys(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, KeyColumns]:
-    """Returns the columns and types of each key to index: split.key, and the group where it is another column."""
+    """Returns the columns of each key to index, with their types: split.key, and the group if it is another column."""
     types = {column.name: column.type for column in columns}
     keys: dict[KeyName, KeyColumns] = {}
     if config.key:
@@ -121,11 +121,11 @@ def indexed_keys(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName
 def rule(
     config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column] = (), *, by_place: bool = False
 ) -> dict[str, Any]:
-    """Returns the rule that decides a row's split: the config, the hash, and the types of the hashed columns.
+    """Returns what decides a row's split: the config, and with mode hash the version of the hash and the types of the columns.
 
     Args:
         columns: the columns that are read, as they are stored.
-        hashed: the columns that are hashed without a key; empty: all of `columns`.
+        hashed: the columns that a split without a key hashes; empty: all of `columns`.
         by_place: whether a row's position in its span is hashed too.
     """
     value = config.at_ingest()
@@ -139,7 +139,7 @@ def rule(
 
 
 class KeyIndex:
-    """Collects the key index of one range.
+    """Collects the key index of one range of a raw file.
 
     Args:
         columns: the columns that are read, as they are stored; the one with the role time is the time column.
@@ -159,7 +159,7 @@ class KeyIndex:
         self._splits: dict[str, _Split] = {}
 
     def add(self, batch: pa.RecordBatch, raw: pa.Schema, assigned: SplitCodes) -> None:
-        """Index the rows of a coerced batch; `raw` is its schema in the file, `assigned` has the splits of its rows."""
+        """Index the rows of a coerced batch. `raw` is the schema of the file, `assigned` holds the split of each row."""
         keys = {name: key_hashes(batch, list(key), assigned.columns) for name, key in self._keys.items()}
         time = batch.column(self._time) if self._time else None
         for code, name in enumerate(self._names):
@@ -206,8 +206,8 @@ class _Split:
     def __init__(self, keys: Iterable[KeyName]):
         self.rows = 0
         self.hashes: tuple[int, int] | None = None
-        self.repeats = Distinct()
-        self.contents = Distinct(DRAWN)
+        self.repeats = DistinctSample()
+        self.contents = DistinctSample(DRAWN)
         self.time: TimeRange | None = None
         self.sets = {name: _Set() for name in keys}
 
@@ -217,7 +217,7 @@ class _Split:
 
 
 class _Set:
-    """The hashes of one key in one split."""
+    """Collects the hashes of one key in one split."""
 
     def __init__(self) -> None:
         self._missing = 0
@@ -259,8 +259,8 @@ def set_name(split: str, key: str) -> str:
     return f"{split}.{key}.u64"
 
 
-def sets(folder: Path, note: SplitIndex, split: str, key: KeyName) -> list[hash_sets.Hashes]:
-    """Returns a key's hash sets in a split, memory-mapped, one per range with any; DataError if the file is cut off."""
+def load_sets(folder: Path, note: SplitIndex, split: str, key: KeyName) -> list[hash_sets.Hashes]:
+    """Returns the hash sets of a key in a split, memory-mapped, one per range that has any. DataError if the file is cut off."""
     lengths = note.keys[key].sets
     path = folder / set_name(split, key)
     whole = hash_sets.read(path)
@@ -273,7 +273,7 @@ def sets(folder: Path, note: SplitIndex, split: str, key: KeyName) -> list[hash_
 
 
 def merge(folders: Sequence[Path], out: Path) -> None:
-    """Merge the key indexes of one or more ranges into one of their span, in the new folder `out`."""
+    """Merge the key indexes of the ranges of a span, at least one, into the span's index in the new folder `out`."""
     out.mkdir()
     parts = [(folder, read(folder)) for folder in folders]
     first, splits = parts[0][1], {}
@@ -306,11 +306,11 @@ def _merged(first: SplitIndex, second: SplitIndex) -> SplitIndex:
 
 
 def _merged_samples(first: str | None, second: str | None, size: int) -> str | None:
-    """Merge two samples, as texts, into one of at most `size` hashes; returns `first` where either is None."""
+    """Merge two samples, given as texts, into one of at most `size` hashes. Returns `first` if either is None."""
     if first is None or second is None:
         return first
-    both = Distinct.from_text(first, size)
-    both.merge(Distinct.from_text(second, size))
+    both = DistinctSample.from_text(first, size)
+    both.merge(DistinctSample.from_text(second, size))
     return both.to_text()
 
 
@@ -323,8 +323,8 @@ def read(folder: Path) -> SpanIndex:
     """Read the key index in a folder.
 
     Raises:
-        DataError: it is missing or damaged.
-        StoreError: its format is another.
+        DataError: the index is missing or damaged.
+        StoreError: the index has another format.
     """
     try:
         value = json.loads((folder / FILE).read_text(encoding="utf-8"))
@@ -338,9 +338,9 @@ def read(folder: Path) -> SpanIndex:
 
 
 DRAWN, KEPT = 256, 1024
-"""The most distinct rows in a split's sample: for a range, and for a span or a window."""
+"""The most distinct rows in the sample of a split: of one range, and of a whole span or window."""
 MOST_COLUMNS = 128
-"""The most columns that are compared; of a wider table they are spread evenly over it."""
+"""The most columns that are compared. In a wider table, every few columns one is taken."""
 _ORDERED_BY = 2
 _HALF, _HIGH = np.uint64(32), np.uint64(0xFFFFFFFF00000000)
 _NULL_FLOAT = 1.2345679e-33
@@ -348,9 +348,8 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def compared_columns(config: SplitConfig, columns: Sequence[Column]) -> tuple[str, ...]:
-    """Returns the columns by which rows are compared: not identifiers, keys, the split column and, where eval is later
-    than train, the time. Empty for a split by a hash of the row: equal rows are in one split then.
-    """
+    """Returns the columns by which rows are compared to find equal rows. Left out are identifiers, keys, the split column and, if
+    eval is later than train, the time. Empty for a split by a hash of the row: there, equal rows are in one split."""
     if config.by_row:
         return ()
     apart = config.columns()
@@ -367,15 +366,15 @@ SAMPLE_SIZE = 512
 _MANY = 8
 
 
-class Distinct:
-    """A sample of distinct rows: the `size` smallest hashes, and the number of rows with each hash."""
+class DistinctSample:
+    """A sample of distinct rows: the `size` smallest row hashes, and the number of rows with each hash."""
 
     def __init__(self, size: int = SAMPLE_SIZE) -> None:
         self._size = size
         self._hashes: Hashes = np.zeros(0, np.uint64)
         self._counts: NDArray[np.int64] = np.zeros(0, np.int64)
         self._full = False
-        """Whether more distinct hashes were seen than are kept."""
+        """Whether hashes were dropped, because there were more distinct ones than are kept."""
 
     def add(self, hashes: Hashes) -> None:
         """Add the hashes of a batch of rows."""
@@ -397,8 +396,8 @@ class Distinct:
         self._full = self._full or len(values) > self._size
         self._hashes, self._counts = values[: self._size], total[: self._size].astype(np.int64)
 
-    def merge(self, other: Distinct) -> None:
-        """Add another sample, of the same or another size."""
+    def merge(self, other: DistinctSample) -> None:
+        """Add the hashes of another sample, which may have another size."""
         bounds = [bound for bound in (self.bound, other.bound) if bound is not None]
         least = min(bounds) if bounds else None
         self._hashes, self._counts = self.upto(least)  # further not all that occurred are known
@@ -412,12 +411,12 @@ class Distinct:
 
     @property
     def rows(self) -> int:
-        """The number of rows that have the hashes in the sample."""
+        """The number of rows that have a hash in the sample."""
         return int(self._counts.sum())
 
     @property
     def bound(self) -> np.uint64 | None:
-        """The greatest hash in the sample when greater ones were dropped; None when all were kept."""
+        """The greatest hash in the sample if greater hashes were dropped; None if none was dropped."""
         return self._hashes[-1] if self._full else None
 
     def upto(self, bound: np.uint64 | None) -> tuple[Hashes, NDArray[np.int64]]:
@@ -427,11 +426,11 @@ class Distinct:
 
     @property
     def whole(self) -> bool:
-        """Whether the sample holds all distinct hashes that were added."""
+        """Whether the sample holds all distinct hashes that were added, so that none was dropped."""
         return not self._full
 
     def estimate(self, rows: int) -> int:
-        """Returns the number of distinct hashes among all `rows` rows that were added; estimated unless `whole`."""
+        """Returns the number of distinct hashes among all `rows` rows that were added. Unless `whole`, this is an estimate."""
         return self.values if self.whole else round(rows * self.values / self.rows)
 
     def to_text(self) -> str:
@@ -440,8 +439,8 @@ class Distinct:
         return ("full:" if self._full else "all:") + base64.b64encode(data).decode("ascii")
 
     @classmethod
-    def from_text(cls, text: str, size: int = SAMPLE_SIZE) -> Distinct:
-        """Read what `to_text` wrote; ValueError when it is damaged."""
+    def from_text(cls, text: str, size: int = SAMPLE_SIZE) -> DistinctSample:
+        """Returns the sample that `to_text` wrote. ValueError if the text is damaged."""
         kind, _, data = text.partition(":")
         whole = np.frombuffer(base64.b64decode(data, validate=True), "<u8").astype(np.uint64)
         if kind not in ("full", "all") or len(whole) % 2:
@@ -453,7 +452,7 @@ class Distinct:
 
 
 class ContentSampler:
-    """Samples rows by their content; holds the columns of one pipeline by which rows are compared."""
+    """Samples the rows of each split by their content, to find equal rows. `names` are the columns that are compared."""
 
     def __init__(self, config: SplitConfig, columns: Sequence[Column]):
         whole = compared_columns(config, columns)
@@ -461,13 +460,13 @@ class ContentSampler:
         self.names = tuple(whole[i] for i in few) if len(whole) > MOST_COLUMNS else whole
         compared = {*whole}
         self.apart = tuple(column.name for column in columns if column.name not in compared) if whole else ()
-        """The columns that are not compared."""
+        """The columns that are not compared. Empty if no column is compared."""
         ranks = {column.name: _rank(column) for column in columns}
         ranked = sorted(self.names, key=ranks.__getitem__)  # stable
         self._by = [name for name in ranked if ranks[name] < _COSTLY][:_ORDERED_BY] or ranked[:1]
 
-    def draw(self, batch: pa.RecordBatch, codes: NDArray[np.int8], samples: Mapping[int, Distinct]) -> None:
-        """Add each row of a batch to the sample of its split, by the split's code. Without `names` nothing is added."""
+    def draw(self, batch: pa.RecordBatch, codes: NDArray[np.int8], samples: Mapping[int, DistinctSample]) -> None:
+        """Add each row of a batch to its split's sample in `samples`, which is by split code. Without `names` none is added."""
         if not self.names:
             return
         order = _folded({name: batch.column(name) for name in self._by}, self._by)
@@ -484,7 +483,7 @@ class ContentSampler:
             sample.add(self._hashed(batch, order, rows) if few else hashes)
 
     def _hashed(self, batch: pa.RecordBatch, order: Hashes, at: NDArray[np.int64]) -> Hashes:
-        """Returns hashes of the rows `at`: the high half is of the order hash, the low half of all compared columns."""
+        """Returns a hash of each row at the positions `at`. Its high half is the order hash's, its low half is of all `names`."""
         columns = pa.RecordBatch.from_arrays([batch.column(name) for name in self.names], names=self.names)
         few = hashed_texts(columns, at)
         hashes = _folded(dict(zip(self.names, few.columns, strict=True)), self.names)
@@ -492,7 +491,7 @@ class ContentSampler:
 
 
 def _folded(arrays: Mapping[str, pa.Array], names: Sequence[str]) -> Hashes:
-    """Returns a uint64 hash of each row of some columns, whose high half is well mixed."""
+    """Returns a uint64 hash of each row over the columns `names`. The high half of the hash is well mixed."""
     state: Hashes | None = None
     for name in names:
         if state is None:
@@ -510,19 +509,19 @@ _COSTLY = 3
 
 
 def _rank(column: Column) -> int:
-    """Returns the rank of a column in the order hash: numbers are cheapest to hash, and fractions tell rows apart best."""
+    """Returns a column's rank for the order hash, lowest first. Numbers are cheapest to hash; fractions tell rows apart best."""
     if column.shape:
         return _COSTLY
     return {"float32": 0, "int64": 1}.get(column.type, 2 if column.encoding == "dictionary" else _COSTLY)
 
 
 def _bits(array: pa.Array) -> Hashes | NDArray[np.uint32]:
-    """Returns bits of each value: equal values have equal bits."""
+    """Returns a number for each value, its bits or a hash: equal values have equal numbers."""
     kind = array.type
     if pa.types.is_float32(kind):
-        return slots(pc.fill_null(array, _NULL_FLOAT) if array.null_count else array, np.dtype(np.uint32))
+        return np_view(pc.fill_null(array, _NULL_FLOAT) if array.null_count else array, np.dtype(np.uint32))
     if pa.types.is_int64(kind) or pa.types.is_uint64(kind):
-        return slots(
+        return np_view(
             pc.fill_null(array, pa.scalar(int(NULL), kind)) if array.null_count else array, np.dtype(np.uint64)
         )
     return column_hash(array)
@@ -530,21 +529,21 @@ def _bits(array: pa.Array) -> Hashes | NDArray[np.uint32]:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many rows of a split occur in train too, estimated from samples of both."""
+    """How many rows of a split also occur in train, estimated from a sample of each."""
 
     share: float
     """The share of the split's rows that occur in train."""
     beyond: float
-    """`share`, less the share of train rows that occur again in train, less three standard errors. Rows of few
-    categories come again everywhere, but a month that was delivered twice only in two splits."""
+    """`share` minus the share of train rows that repeat within train, minus three standard errors. Rows of few categories repeat
+    everywhere. A month that was delivered twice repeats only between splits."""
     values: int
-    """The number of distinct rows compared."""
+    """The number of distinct rows of the split that were compared."""
     whole: bool
-    """Whether all distinct rows were compared, none left out by sampling."""
+    """Whether all distinct rows were compared: sampling left out none."""
 
 
-def overlap(train: Distinct, rows: Distinct) -> Overlap | None:
-    """Returns how many rows of a split occur in train; None where either sample has no hash to compare."""
+def overlap(train: DistinctSample, rows: DistinctSample) -> Overlap | None:
+    """Returns how many rows of a split, given by its sample `rows`, occur in train. None if a sample has no hash to compare."""
     bounds = [sample.bound for sample in (train, rows) if sample.bound is not None]
     hashes, counts = rows.upto(min(bounds) if bounds else None)
     known, times = train.upto(None)
@@ -557,7 +556,7 @@ def overlap(train: Distinct, rows: Distinct) -> Overlap | None:
 
 
 def _share(which: NDArray[np.bool_], counts: NDArray[np.int64]) -> tuple[float, float]:
-    """Returns the share of the rows that `which` marks, and its standard error: distinct rows are drawn, not rows."""
+    """Returns the share of the rows that `which` marks, with its standard error. The unit of sampling is a distinct row."""
     rows = float(counts.sum())
     drawn = rows**2 / float((counts.astype(np.float64) ** 2).sum())
     share = float(counts[which].sum()) / rows

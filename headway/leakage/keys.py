@@ -1,11 +1,11 @@
-"""Hashes keys to 64 bits by their value, however a file writes them and whatever type the split gives them.
+"""Hashes keys to 64 bits by their value: it does not matter how a file writes them.
 
     hashes, missing = key_hashes(batch, ["customer", "day"])      # uint64 [rows], bool [rows]
     canonical(pa.array([b" 7", b"7.0", b"+7"]))                   # [b"7", b"7", b"7"]
 
-The split hashes what is stored, and a text key that one file holds as 7 and another as 7.0 is two keys to it. Here they
-are one. White space around a text, a plus sign before a whole number and zeros behind its point are ignored; leading
-zeros, case and everything else count. Floats are compared by their float32, with -0.0 as 0.0.
+The split hashes stored values. A text key that one file writes as 7 and another as 7.0 is two keys there; here it is one. White
+space around a text, a plus sign before a whole number and zeros behind its decimal point are ignored. Leading zeros, case and
+everything else count. Floats are compared as float32, with -0.0 as 0.0.
 """
 
 from collections.abc import Sequence
@@ -35,13 +35,13 @@ _WHOLE = r"^[+]?(-?[0-9]+)(?:[.]0*)?$"
 def key_hashes(
     batch: pa.RecordBatch, columns: Sequence[str], hashes_of: dict[str, Hashes] | None = None
 ) -> tuple[Hashes, NDArray[np.bool_] | None]:
-    """Returns the hash of each row's key, uint64 [rows], and a mask of keys with a null or NaN; None: there are none.
+    """Returns the hash of each row's key, uint64 [rows]; and a mask of the keys with a null or NaN (None: there are none).
 
-    A hash depends on the values alone, not on the config of a split.
+    A hash depends on the key's values alone, not on the config of a split.
 
     Args:
-        columns: the key's columns, scalars, at least one; their order does not matter.
-        hashes_of: the `column_hash` of columns that were hashed already.
+        columns: the columns of the key, at least one, each with one value per row. Their order does not matter.
+        hashes_of: the `column_hash` of columns that were hashed already, by name.
     """
     state: Hashes | None = None
     missing: NDArray[np.bool_] | None = None
@@ -58,9 +58,9 @@ def key_hashes(
 
 
 def unit_codes(batch: pa.RecordBatch, key: Sequence[str], hashes_of: dict[str, Hashes] | None = None) -> pa.Array:
-    """Returns the code of each row's key: int64 [rows], at least 0; null without a key. A key's rows are in one split.
+    """Returns a code of each row's key: int64 [rows], at least 0; null for a row without a key. A key's rows are in one split.
 
-    42 bits of `key_hashes`, six bytes in a record: the chance that any two of a million keys share one is one in nine.
+    A code is 42 bits of `key_hashes`, six bytes in a record. The chance that two of a million keys share a code is one in nine.
     """
     hashes, missing = key_hashes(batch, key, hashes_of)
     return pa.array((hashes >> np.uint64(22)).astype(np.int64), mask=missing)
@@ -74,7 +74,7 @@ def _missing(array: pa.Array) -> NDArray[np.bool_] | None:
 
 
 def canonical(array: pa.Array) -> pa.Array:
-    """Returns the values in the one form in which they are compared; `array` itself when all have it already."""
+    """Returns the values in the form in which keys are compared; returns `array` itself if all values have this form."""
     if pa.types.is_dictionary(array.type):
         if array.dictionary.null_count:
             return canonical(array.dictionary_decode())
@@ -90,8 +90,8 @@ def canonical(array: pa.Array) -> pa.Array:
 
 
 def _unusual(array: pa.Array) -> NDArray[np.bool_] | None:
-    """Returns a mask of the texts that may have to be rewritten; None: none has to. Their first and last byte rule out
-    nearly all without a further look."""
+    """Returns a mask of the texts that may have to be rewritten; None: none has to. For nearly all texts, the first and last byte
+    tell."""
     _, offsets_buffer, data_buffer = array.buffers()
     if data_buffer is None or not len(array):
         return None
@@ -120,7 +120,7 @@ def _plain(texts: pa.Array) -> pa.Array:
 
 
 def key_text(value: Any) -> str:
-    """Returns the text of one column's value of a key, for messages."""
+    """Returns the value of one column of a key as text, for messages."""
     if isinstance(value, bytes):
         return value_text(value)
     return repr(value) if not isinstance(value, float) else f"{value:.9g}"

@@ -1,12 +1,12 @@
-"""The leakage proof of a window, from the key indexes: no key in two splits, times in order.
+"""The leakage proof of a window, computed from key indexes: no key is in two splits, and times are in order.
 
-    proof = prove(SplitConfig(...), window, parts, look)
+    proof = prove(SplitConfig(...), window, parts, find_rows)
     proof.says                                # sentences of what holds
     proof.anomalies                           # what does not
     proof.splits                              # by split: rows, keys, times
 
-Hashes alone decide whether splits share a key: equal keys have equal hashes, and among 5 million keys two different
-ones have the same in one window of a million. `look` finds the rows of the first few shared keys, to name them.
+Hashes alone decide whether splits share a key. Equal keys have equal hashes. Among 5 million keys, two different ones share a
+hash in one window of a million. `find_rows` finds the rows of the first few shared keys, so that messages can name them.
 """
 
 import itertools
@@ -17,7 +17,7 @@ import numpy as np
 
 from headway.leakage import hash_sets
 from headway.leakage.hash_sets import CommonHashes
-from headway.leakage.key_index import KEPT, Distinct, KeyEntry, KeyName, overlap, sets
+from headway.leakage.key_index import KEPT, DistinctSample, KeyEntry, KeyName, load_sets, overlap
 from headway.leakage.window_proof import IndexedSpan, Proof, Window, add_times, check_order, check_times
 from headway.messages import agree, counted, listed, some
 from headway.storage.fingerprint import first_difference
@@ -27,12 +27,12 @@ from headway.validation.anomaly import Severity
 FEW_MISSING = 0.01
 """The share of rows without a key above which the proof warns."""
 FEW_REPEATED, MANY_REPEATED = 0.01, 0.1
-"""The share of eval rows that also occur in train from which the proof warns; and the excess over train's own share of
-recurring rows from which it reports an error."""
+"""The share of eval rows that also occur in train from which the proof warns. And the excess of this share over that of rows that
+repeat within train, from which the proof reports an error."""
 COMBINATIONS = 0.1
-"""The share of distinct train rows below which rows are combinations of a few values, and equal ones no copies."""
+"""If the share of distinct rows in train is less, rows are combinations of a few values, and equal rows are not copies."""
 FEW_KEYS, FEW_EVAL_KEYS = 100, 20
-"""The numbers of distinct keys, in all and in eval, below which the proof warns."""
+"""The least numbers of distinct keys, in all and in eval. If there are fewer, the proof warns."""
 
 
 @dataclass(frozen=True)
@@ -41,39 +41,39 @@ class KeyOccurrence:
 
     hash: int
     written: str
-    """The text of the key as the row has it."""
+    """The text of the key as the row's file writes it."""
     span: str
     split: str
-    """The window's split that the row is in."""
+    """The split of the window that the row is in."""
     file: str
     row: int
-    """Counted from 1 within the file."""
+    """The number of the row within the file, from 1."""
 
 
 RowFinder = Callable[[Sequence[str], hash_sets.Hashes, Sequence[str], Sequence[str]], list[KeyOccurrence]]
-"""A function of the columns of a key, rising hashes, spans and splits. It returns the first row of each hash in each
-split, in the order of the spans; rows in files that are gone are left out."""
+"""Finds rows by the hashes of their keys. The arguments are the columns of the key, hashes in rising order, spans, and splits.
+Returns the first row of each hash in each split, in the order of the spans. Rows in files that are gone are left out."""
 
 
 def prove(
-    config: SplitConfig, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]], look: RowFinder
+    config: SplitConfig, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]], find_rows: RowFinder
 ) -> Proof:
-    """Returns the proof: statements that splits share no keys, times or rows, or findings. `spans` are in order.
+    """Returns the proof: statements that splits share no keys, times or rows, or else findings.
 
     Args:
-        parts: the parts of each split, from `window_splits`.
+        spans, parts: the spans in order of time, and the parts of each split, from `window_splits`.
 
     Raises:
         DataError: an index is damaged.
     """
-    return _Prover(config, spans, parts, look).prove()
+    return _Prover(config, spans, parts, find_rows).prove()
 
 
 class _Prover:
     def __init__(
-        self, config: SplitConfig, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]], look: RowFinder
+        self, config: SplitConfig, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]], find: RowFinder
     ):
-        self.config, self.window, self.look = config, Window(spans, parts), look
+        self.config, self.window, self.find_rows = config, Window(spans, parts), find
         self.parts, self.spans = self.window.parts, self.window.spans
 
     def prove(self) -> Proof:
@@ -105,7 +105,7 @@ class _Prover:
     # --- keys
 
     def _keys(self, key: KeyName = "key") -> None:
-        """Check that no key is in two splits; report each pair of splits that shares any, or state that none does."""
+        """Check that no key is in two splits. Reports each pair of splits that shares keys, or states that none does."""
         if not self._comparable(key):
             return
         columns = list(self._columns(key))
@@ -113,7 +113,7 @@ class _Prover:
             split: [
                 hashes
                 for indexed, part, note in self.window.parts_of_split(split)
-                for hashes in sets(indexed.folder, note, part, key)
+                for hashes in load_sets(indexed.folder, note, part, key)
             ]
             for split in self.parts
         }
@@ -156,22 +156,22 @@ class _Prover:
         self.window.add_finding(severity, "key overlap" if key == "key" else "group overlap", f"{a}, {b}", message, fix)
 
     def _look(self, key: KeyName, hashes: hash_sets.Hashes, splits: Sequence[str]) -> list[KeyOccurrence]:
-        """Returns rows of two splits that have these hashes. Spans whose index has none are not searched."""
+        """Returns the rows of two splits that have these hashes. A span is searched only if its index has one of the hashes."""
         spans = {
             indexed.span
             for split in splits
             for indexed, part, note in self.window.parts_of_split(split)
-            for stored in sets(indexed.folder, note, part, key)
+            for stored in load_sets(indexed.folder, note, part, key)
             if (stored[np.searchsorted(stored, hashes).clip(max=len(stored) - 1)] == hashes).any()
         }
         names = [indexed.span for indexed in self.spans if indexed.span in spans]
-        return self.look(list(self._columns(key)), hashes, names, splits)
+        return self.find_rows(list(self._columns(key)), hashes, names, splits)
 
     def _columns(self, key: KeyName) -> Mapping[str, str]:
         return self.spans[0].index.keys[key]
 
     def _comparable(self, key: KeyName) -> bool:
-        """Returns whether all spans indexed the same key; adds an error otherwise."""
+        """Returns whether all spans indexed the same key. If not, adds an error to the findings."""
         different = [indexed.span for indexed in self.spans if indexed.index.keys.get(key) != self._columns(key)]
         if different:
             message = (
@@ -182,7 +182,7 @@ class _Prover:
         return not different
 
     def _missing(self, key: KeyName) -> None:
-        """Report the rows without a key, which are not compared."""
+        """Report the rows without a key. Such rows are not compared."""
         indexed: list[KeyEntry] = [note.keys[key] for split in self.parts for note in self.window.indexes(split)]
         missing, rows = sum(note.missing for note in indexed), self.window.rows
         if not missing:
@@ -197,7 +197,7 @@ class _Prover:
     # --- rows split by a hash of all columns
 
     def _rows(self) -> None:
-        """Check that the hashes of two splits do not overlap: then equal rows, with equal hashes, are in one split."""
+        """Check that the ranges of hashes of two splits do not overlap: then equal rows, with equal hashes, are in one split."""
         first = self.spans[0]
         for indexed in self.spans[1:]:
             if indexed.index.rule != first.index.rule:
@@ -235,7 +235,7 @@ class _Prover:
 
 
 def warn_of_few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
-    """Warn when few keys, counted by split, hold all rows: as a sample, eval is only as large as its number of keys."""
+    """Warn if all rows have few keys (`keys`: number by split). As a sample, eval is only as large as its number of keys."""
     total, judging = sum(keys.values()), keys.get("eval", 0)
     if (total >= FEW_KEYS and judging >= FEW_EVAL_KEYS) or total * 2 >= window.rows:
         return
@@ -247,19 +247,19 @@ def warn_of_few_keys(window: Window, keys: Mapping[str, int], name: str) -> None
 
 
 def repeated_in_train(window: Window, *, by_time: bool) -> None:
-    """Report the share of eval and test rows that occur in train too, identifiers aside; estimated from samples.
+    """Report the share of eval and test rows that also occur in train, estimated from samples. Identifiers are not compared.
 
-    With `by_time` rows come again from month to month, so only what exceeds the share within train is a finding.
+    With `by_time`, rows may come again from month to month. Then only the excess over the share within train is a finding.
     """
     content = window.spans[0].index.content
     if not content or "train" not in window.parts or any(indexed.index.content != content for indexed in window.spans):
         return
-    samples = {split: Distinct(KEPT) for split in window.parts}
+    samples = {split: DistinctSample(KEPT) for split in window.parts}
     for split, sample in samples.items():
         for note in window.indexes(split):
             if note.contents is None:
                 return
-            sample.merge(Distinct.from_text(note.contents, KEPT))
+            sample.merge(DistinctSample.from_text(note.contents, KEPT))
     train, apart = samples["train"], window.spans[0].index.apart
     but = f", but for {agree(len(apart), 'column', 'columns')} {some(apart, 5, repr)}" if apart else ""
     for split in (split for split in ("eval", "test") if split in samples):
@@ -286,15 +286,15 @@ def repeated_in_train(window: Window, *, by_time: bool) -> None:
 
 
 def repeats(window: Window, columns: Sequence[str]) -> None:
-    """State how many rows repeat another one in the hashed columns, where ingest counted them; warn of few keys."""
+    """State how many rows repeat another row in the hashed columns, if ingest counted this. Warn of few distinct rows."""
     keys: dict[str, int] = {}
     whole = True
     for split in window.parts:
-        contents = Distinct()
+        contents = DistinctSample()
         for note in window.indexes(split):
             if note.repeats is None:
                 return
-            contents.merge(Distinct.from_text(note.repeats))
+            contents.merge(DistinctSample.from_text(note.repeats))
         keys[split], whole = contents.estimate(window.proof.splits[split]["rows"]), whole and contents.whole
         window.proof.splits[split]["distinct"] = keys[split]
     if not (rows := window.rows):
@@ -309,7 +309,7 @@ def repeats(window: Window, columns: Sequence[str]) -> None:
 
 
 def _rows_text(rows: Sequence[KeyOccurrence]) -> str:
-    """A row of each split: `id '7' (train: 2013-01 a.csv row 3; eval: 2013-02 b.csv row 9, as id '7.0')`."""
+    """Returns the first row of each split: `id '7' (train: 2013-01 a.csv row 3; eval: 2013-02 b.csv row 9, as id '7.0')`."""
     first, places = {row.split: row for row in reversed(rows)}, []
     for row in (row for row in rows if row is first[row.split]):
         place = f"{row.split}: {row.span} {row.file} row {row.row:,}"

@@ -1,10 +1,10 @@
-"""The time range of a column: least and greatest value, in the order of a split by time, and their text.
+"""The time range of a column: its least and greatest value, for the order of a split by time, and the texts of both.
 
     time_range(array, "timestamp[us]")               # TimeRange(low=..., high=..., ...)
     time_text(1357034400000000, "timestamp[us]")  # '2013-01-01 10:00:00'
 
-Times are integers or floats: timestamps are microseconds, dates days, epoch times as they are. A column that ingest kept as text,
-since its values are written in several ways, has no range.
+Times are integers or floats: timestamps in microseconds, dates in days, epoch times in the files' unit. A column whose values are
+written in several ways stays text when ingested, and has no range.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ TEXT, TIMESTAMP, DATE, NUMBER = "text", "timestamp", "date", "number"
 
 
 class TimeRange(Frozen):
-    """The time range of some rows."""
+    """The time range of some rows: the least and greatest time, and the number of rows without one (`missing`)."""
 
     kinds: tuple[str, ...]
-    """What the files hold: timestamp, date, epoch times, text or number. More than one kind cannot be compared."""
+    """What the files hold: timestamp, date, epoch times, text or number. Times of several kinds cannot be compared."""
     low: int | float | None = None
     high: int | float | None = None
     missing: int = 0
@@ -40,7 +40,7 @@ class TimeRange(Frozen):
 
 
 def raw_kind(schema: pa.Schema, name: str) -> str:
-    """Returns the kind of a file's time column: timestamp, date, text or number; number too where the file lacks it."""
+    """Returns the kind of a file's time column: timestamp, date, text or number. If the file lacks the column: number."""
     place = schema.get_field_index(name)
     kind = schema.field(place).type if place >= 0 else pa.int64()
     kind = value_type(kind)
@@ -52,7 +52,7 @@ def raw_kind(schema: pa.Schema, name: str) -> str:
 
 
 def time_range(array: pa.Array, kind: str) -> TimeRange:
-    """Returns the time range of a coerced column, whose file held values of `kind`; without low and high for text."""
+    """Returns the time range of a coerced column whose file held values of `kind`. For text, `low` and `high` are None."""
     missing = array.null_count
     if not is_number(value_type(array.type)):
         return TimeRange(kinds=(TEXT,), missing=missing)
@@ -66,7 +66,7 @@ def time_range(array: pa.Array, kind: str) -> TimeRange:
 
 
 def time_text(value: int | float | None, kind: str) -> str:
-    """Returns the text of a time for messages; "none" for None."""
+    """Returns a time as text for messages; "none" for None."""
     if value is None:
         return "none"
     if kind in PER_DAY:

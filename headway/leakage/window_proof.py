@@ -1,4 +1,4 @@
-"""The window of a leakage proof: spans with their key indexes, the parts of each split, the findings, and the order of times.
+"""The window of a leakage proof: spans with their key indexes, the parts of each split, and the findings. Also checks times.
 
 window = Window([IndexedSpan.load("2013-01", folder)], window_splits(...))
 window.state("no key is in two splits")
@@ -23,7 +23,7 @@ from headway.validation.anomaly import Anomaly, Kind, Severity, finding
 
 @dataclass(frozen=True)
 class IndexedSpan:
-    """A span of the window with its key index."""
+    """A span of the window, with the folder of its key index and the index."""
 
     span: str
     folder: Path
@@ -36,16 +36,16 @@ class IndexedSpan:
 
 @dataclass
 class Proof:
-    """The result of a proof: statements, findings, and the figures of each split."""
+    """The result of a leakage proof: statements, findings, and the figures of each split."""
 
     says: list[str] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
     splits: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By split: its rows, its distinct keys where compared, and its first and last time where there is a time."""
+    """By split: number of rows; distinct keys, if keys were compared; first and last time, if there is a time column."""
 
 
 class Window:
-    """The spans of a window in their order, the parts of each split that has any, and the proof so far."""
+    """The spans of a window in order, the parts of each split, and the proof so far. Splits without parts are left out."""
 
     def __init__(self, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]]):
         self.spans = list(spans)
@@ -54,7 +54,7 @@ class Window:
         self.proof = Proof(splits={name: {"rows": sum(n.rows for n in self.indexes(name))} for name in self.parts})
 
     def parts_of_split(self, split: str) -> Iterator[tuple[IndexedSpan, str, SplitIndex]]:
-        """Yields each part of a split that has rows, as its span with that span's index, its name, and its index."""
+        """Yields each part of a split that has rows: the span with its index, the part's name, and the part's index."""
         for span, part in self.parts[split]:
             indexed = self._by_name[span]
             if part in indexed.index.splits:
@@ -93,7 +93,7 @@ def add_times(window: Window) -> None:
 
 
 def check_order(window: Window) -> None:
-    """Check that each split ends before the next begins, by the order of spans and, with a time column, of rows."""
+    """Check that each split ends before the next one begins: by the order of spans and, with a time column, of rows."""
     place = {indexed.span: i for i, indexed in enumerate(window.spans)}
     names = list(window.parts)
     for a, b in itertools.pairwise(names):
@@ -117,7 +117,7 @@ def check_order(window: Window) -> None:
 
 
 def check_times(window: Window, column: str, fix: str) -> None:
-    """Check by the times of the rows that each split ends before the next begins; `fix` is the advice where not."""
+    """Check by the rows' times that each split ends before the next one begins. `fix` is the advice if a split does not."""
     times = {name: _time(window, name) for name in window.parts}
     if not _readable(window, column, times):
         return

@@ -1,4 +1,4 @@
-"""Metrics: a metric's value on rows, and its influence: how much the weight of each row changes the value.
+"""Metrics: a metric's value on rows, and its influence, which is how much each row's weight changes the value.
 
     auc = Auc()
     auc.value(rows)                              # 0.71, or None where it is undefined
@@ -43,10 +43,10 @@ class Rows:
     columns: Mapping[str, NDArray[Any]] | None = None
     """Other columns of the predictions table, for the metrics that read them; each [rows]."""
     units: NDArray[np.int64] | None = None
-    """[rows]: the same number for rows resampled together, a group in one unit; None: the groups are the units."""
+    """[rows]: the same number for rows that are resampled together, with a group never divided; None: groups are the units."""
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)
     """The cache of intermediate results that several metrics of these rows share."""
-    shared: dict[Any, Any] = field(default_factory=dict, repr=False)
+    shared_memo: dict[Any, Any] = field(default_factory=dict, repr=False)
     """The cache of results that do not depend on the predictions."""
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class Rows:
 
     def cached_for_all_models(self, key: object, make: Callable[[], Made]) -> Made:
         """Returns the result of `make()`, computed once for these rows whichever model predicts them."""
-        return _once(self.shared, key, make)
+        return _once(self.shared_memo, key, make)
 
     def at(self, rows: Any) -> Rows:
         """Returns the rows at `rows`: indices, a slice or a boolean mask."""
@@ -87,7 +87,7 @@ class Rows:
         units = None if self.units is None else self.units[rows]
         label, shared = self.label[rows], {"unweighted": True} if self.unweighted else {}
         weight = self.weight[: len(label)] if self.unweighted and len(label) <= len(self) else self.weight[rows]
-        return Rows(label, self.prediction[rows], weight, groups, columns, units, shared=shared)
+        return Rows(label, self.prediction[rows], weight, groups, columns, units, shared_memo=shared)
 
     def predicted(self, prediction: Floats) -> Rows:
         """Returns the same rows with another model's predictions, without the columns in `OF_THE_MODEL`."""
@@ -111,19 +111,20 @@ Better = Literal["higher", "lower", "neither"]
 
 @dataclass(frozen=True, eq=False)
 class OnePartDerivative:
-    """A derivative [rows, parts] in short form: `common`, plus a number of each row's own in one of the parts."""
+    """A derivative [rows, parts] in compact form: `common` for every row, plus the row's number `own` in one of the parts."""
 
     part: NDArray[Any]
-    """[rows], integers: the part to which the row's own number is added."""
+    """[rows], integers: the part to which the row's number in `own` is added."""
     own: Floats
     """[rows]"""
     common: Floats
     """[parts]"""
 
 
-def by_unit(derivative: Floats | OnePartDerivative, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats:
-    """Returns each unit's sum of weight * derivative over its rows, [units] or [units, parts]: how much the unit moves
-    the quantity whose derivative it is.
+def unit_sums(
+    derivative: Floats | OnePartDerivative, rows: Rows, codes: NDArray[np.int64] | None, units: int
+) -> Floats:
+    """Returns each unit's sum of weight * derivative, [units] or [units, parts]: how much a unit moves the quantity.
 
     Args:
         codes: the unit of each row, [rows]; None: each row is a unit.
@@ -148,7 +149,7 @@ def by_unit(derivative: Floats | OnePartDerivative, rows: Rows, codes: NDArray[n
 
 
 def unit_weights(rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats:
-    """Returns the summed weight of each unit, [units]; `codes` as in `by_unit`."""
+    """Returns the summed weight of each unit, [units]; `codes` as in `unit_sums`."""
     kept = rows.memo.get("unit weights")
     if kept is None or kept[0] is not codes:
         weight = None if rows.unweighted else rows.weight
@@ -165,7 +166,7 @@ class Metric(ABC):
     higher_is_better: bool | None = False
     """None: no direction is better, as for the mean prediction; models are not compared by it."""
     of_the_mean: bool = False
-    """Whether it judges only the mean prediction, or shares of labels below quantiles: a constant does well too."""
+    """Whether it judges only the mean prediction, or shares of labels below quantiles. A constant does well by such a metric."""
     reads_columns: bool = False
     """Whether it reads `Rows.columns`, as metrics of the user's own may."""
     unit: Literal["rows", "classes", "groups"] = "rows"
@@ -175,9 +176,9 @@ class Metric(ABC):
     heavy: bool = False
     """Whether the averaged values have no bound, so that a few rare rows may carry most of the variance."""
     smooth: bool = True
-    """Whether a small change of the rows changes it little; not so for a choice, such as the best threshold."""
+    """Whether a small change of the rows changes it little; False for a metric at a chosen point, such as the best threshold."""
     ratio: bool = False
-    """Whether it is a quotient (or 1 minus it is one, where its upper end is 1): chance multiplies it by a factor."""
+    """Whether it is a quotient, or 1 minus a quotient if its upper end is 1: chance multiplies the quotient by a factor."""
 
     @property
     def better(self) -> Better:
@@ -193,8 +194,8 @@ class Metric(ABC):
         return rows.cached(self, lambda: self.value(rows) if rows.total > 0 else None)
 
     def influence(self, rows: Rows) -> Floats | None:
-        """Returns the derivative of the metric with respect to the weight of each row, [rows]; None where it has no
-        value, or no derivative.
+        """Returns the derivative of the metric with respect to the weight of each row, [rows]; None where the metric
+        has no value, or no derivative.
 
         The sum over the rows of (weight * influence)^2 is the variance of the metric (the infinitesimal jackknife:
         Efron, "The jackknife, the bootstrap and other resampling plans", 1982; for an AUC it is that of DeLong et al.,
@@ -202,21 +203,21 @@ class Metric(ABC):
         return None
 
     def influence_by_unit(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
-        """Returns each unit's sum of weight * `influence` over its rows, [units]; None where there is no influence.
+        """Returns the sum of weight * `influence` over each unit's rows, [units]; None where the metric has no influence.
 
         Args:
             codes: the unit of each row, [rows]; None: each row is a unit.
         """
         influence = self.influence(rows)
-        return None if influence is None else by_unit(influence, rows, codes, units)
+        return None if influence is None else unit_sums(influence, rows, codes, units)
 
     def parts(self, rows: Rows) -> Floats | None:
-        """Returns the signed parts of a metric that is the sum of |parts|, [parts]; None for other metrics, and where
-        it has no value."""
+        """Returns the signed parts of a metric that is the sum of |parts|, [parts]; None for other metrics, or
+        without a value."""
         return None
 
     def influence_on_parts_by_unit(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
-        """Returns how much each unit moves each of `parts`, [units, parts]; None without parts, or if not finite."""
+        """Returns how much each unit moves each of `parts`, [units, parts]; None without parts, or if a number is not finite."""
         return None
 
     def __repr__(self) -> str:
@@ -224,7 +225,7 @@ class Metric(ABC):
 
 
 class MomentMetric(Metric):
-    """A metric that is a function of moments: of weighted means over the rows.
+    """A metric that is a function of moments, which are weighted means over the rows.
 
     Args:
         moments: returns the values to be averaged, float64 [rows, moments].
@@ -254,8 +255,7 @@ class MomentMetric(Metric):
         self.moments, self._combine, self._parts = moments, combine, parts
 
     def _kept(self, rows: Rows, name: str, compute: Callable[[], Any], of: Any = None) -> Any:
-        """Returns the result of `compute()`, kept under `name` in the rows' cache until another moment function, or
-        another `of`, asks for that name."""
+        """Returns the result of `compute()`, cached under `name` until another moment function, or another `of`, asks for it."""
         kept = rows.memo.get(name)
         if kept is None or kept[0] is not self.moments or kept[1] is not of:
             kept = rows.memo[name] = self.moments, of, compute()
@@ -279,7 +279,7 @@ class MomentMetric(Metric):
         return found[:, 0] if np.isfinite(found[:1]).all() else None
 
     def influence_by_unit(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
-        """Returns each unit's sum of weight * influence, [units], from summed moments; None if not finite."""
+        """Returns the sum of weight * influence over each unit's rows, [units], from summed moments; None if not finite."""
         found = self._moved(rows, codes, units, *self._slope(rows, self._of_means))
         return None if found is None else found[:, 0]
 
@@ -302,13 +302,13 @@ class MomentMetric(Metric):
     def _moved(
         self, rows: Rows, codes: NDArray[np.int64] | None, units: int, means: Floats, slope: Floats
     ) -> Floats | None:
-        """Returns how much each unit moves the function with this slope, [units, width]; None if not finite."""
+        """Returns how much each unit moves a function of the means with this `slope`, [units, width]; None if not finite."""
         if not (np.isfinite(means).all() and np.isfinite(slope).all()):
             return None
         sums, weights = self._kept(
             rows,
             "moments by unit",
-            lambda: (by_unit(self._moments_of(rows), rows, codes, units), unit_weights(rows, codes, units)),
+            lambda: (unit_sums(self._moments_of(rows), rows, codes, units), unit_weights(rows, codes, units)),
             codes,
         )
         found: Floats = sums @ slope
@@ -326,7 +326,7 @@ class MomentMetric(Metric):
 
 
 def moment_of(of_row: Callable[[Floats, Floats], Floats]) -> Callable[[Rows], Floats]:
-    """Returns the moment function of a mean over rows: it computes `of_row(label, prediction)`, [rows, 1]."""
+    """Returns a moment function for `MomentMetric`: it computes `of_row(label, prediction)` for all rows, [rows, 1]."""
     return lambda rows: of_row(rows.label, rows.prediction)[:, None]
 
 

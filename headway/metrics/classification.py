@@ -1,6 +1,6 @@
 """Metrics of labels that are classes. Probabilities are clipped to [1e-7, 1 - 1e-7] in the log loss, as Keras does.
 
-Labels are class indices; a binary prediction is [rows], the probability of class 1, others are [rows, classes].
+Labels are class indices. A binary prediction is [rows], the probability of class 1; other predictions are [rows, classes].
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.metrics.base import Floats, Metric, MomentMetric, OnePartDerivative, Rows, by_unit, finite, moment_of
-from headway.tabular.list_arrays import order_of, run_starts
+from headway.metrics.base import Floats, Metric, MomentMetric, OnePartDerivative, Rows, finite, moment_of, unit_sums
+from headway.tabular.list_arrays import run_starts, stable_argsort
 
 EPSILON = 1e-7
 BINS = 10
@@ -38,14 +38,14 @@ def correct(label: Floats, prediction: Floats) -> Floats:
 
 
 def decided(prediction: Floats) -> NDArray[Any]:
-    """Returns the likeliest class of each row. Of two classes at 0.5 it is the positive one, as for a threshold of 0.5
-    everywhere (the signature classify, a chosen threshold, scikit-learn's curves); of more classes the first. [rows]"""
+    """Returns the likeliest class of each row, [rows]. Of two classes at 0.5 it is the positive one, as everywhere (the
+    signature `classify`, a chosen threshold, scikit-learn's curves). Of more classes that tie, it is the first."""
     return prediction.argmax(1) if prediction.ndim == 2 else prediction >= 0.5
 
 
 def squared_distance(label: Floats, prediction: Floats) -> Floats:
-    """Returns the Brier score of each row (Brier, "Verification of forecasts expressed in terms of probability", 1950):
-    for two classes (p - y)^2 of the positive one, for more the sum over all classes. [rows]"""
+    """Returns the Brier score of each row (Brier, "Verification of forecasts expressed in terms of probability",
+    1950): with two classes (p - y)^2 of the positive class, with more the sum of (p - y)^2 over all classes. [rows]"""
     if prediction.ndim == 1:
         return (prediction - label) ** 2
     one_hot = np.eye(prediction.shape[1])[label.astype(np.int64)]
@@ -61,7 +61,7 @@ class Auc(Metric):
     def value(self, rows: Rows) -> float | None:
         if not len(rows) or not rows.known:
             return None
-        positive, negative = by_score(rows)
+        positive, negative = weights_by_score(rows)
         pairs = positive.sum() * negative.sum()
         if not pairs > 0:
             return None
@@ -71,15 +71,15 @@ class Auc(Metric):
     def influence(self, rows: Rows) -> Floats | None:
         if (value := self.cached_value(rows)) is None:
             return None
-        run, (positive, negative) = _run_of_row(rows), by_score(rows)
+        run, (positive, negative) = _run_of_row(rows), weights_by_score(rows)
         below = (np.cumsum(negative) - 0.5 * negative) / negative.sum()  # the share of negatives below a positive there
         above = 1.0 - (np.cumsum(positive) - 0.5 * positive) / positive.sum()
         return np.where(rows.label > 0.5, (below[run] - value) / positive.sum(), (above[run] - value) / negative.sum())
 
 
-def by_score(rows: Rows) -> tuple[Floats, Floats]:
-    """Returns the positive rows' weight and the negative rows' weight at each distinct score, the lowest score first.
-    There must be at least one row, and every prediction must be a number."""
+def weights_by_score(rows: Rows) -> tuple[Floats, Floats]:
+    """Returns the weight of the positive rows and the weight of the negative rows at each distinct score, the lowest
+    first. There must be at least one row, and every prediction must be a number."""
 
     def made() -> tuple[Floats, Floats]:
         ranked = _ranked(rows)
@@ -89,7 +89,7 @@ def by_score(rows: Rows) -> tuple[Floats, Floats]:
         negative *= ranked.weight
         return np.add.reduceat(positive, first), np.add.reduceat(negative, first)
 
-    return rows.cached("by_score", made)
+    return rows.cached("weights_by_score", made)
 
 
 def _run_of_row(rows: Rows) -> NDArray[np.int64]:
@@ -100,7 +100,7 @@ def _run_of_row(rows: Rows) -> NDArray[np.int64]:
 
 
 def scores(rows: Rows) -> Floats:
-    """Returns the distinct predictions, the lowest first: the scores of `by_score`."""
+    """Returns the distinct predictions, the lowest first: the scores of `weights_by_score`."""
     ranked = _ranked(rows)
     return ranked.prediction[ranked.starts]
 
@@ -119,10 +119,10 @@ class _Ranked(NamedTuple):
 
 
 def _ranked(rows: Rows) -> _Ranked:
-    """Returns the rows in the order of their predictions, each of which must be a number."""
+    """Returns the rows in the order of their predictions, the lowest first. Every prediction must be a number."""
 
     def made() -> _Ranked:
-        order = rows.cached(ORDER, lambda: order_of(rows.prediction))
+        order = rows.cached(ORDER, lambda: stable_argsort(rows.prediction))
         ranked = rows.prediction[order]
         starts = run_starts(ranked)
         weight = rows.weight if rows.unweighted else rows.weight[order]
@@ -132,8 +132,8 @@ def _ranked(rows: Rows) -> _Ranked:
 
 
 def orders_of_parts(rows: Rows, parts: Sequence[NDArray[np.int64]]) -> Sequence[NDArray[np.int64] | None]:
-    """Returns the order of each part's rows by prediction, taken from the cached order of all rows; None of each if the
-    cache lacks it.
+    """Returns, for each part of the rows, its order by prediction, taken from the cached order of all rows. Without a
+    cached order each part gets None.
 
     Args:
         parts: the row indices of each part, ascending; no row is in two parts.
@@ -149,7 +149,7 @@ def orders_of_parts(rows: Rows, parts: Sequence[NDArray[np.int64]]) -> Sequence[
 
 
 def with_order(rows: Rows, order: NDArray[np.int64] | None) -> Rows:
-    """Returns the rows, which know their order by prediction if it is given."""
+    """Returns the rows with `order` cached as their order by prediction; unchanged if it is None."""
     return rows if order is None else replace(rows, memo=rows.memo | {ORDER: order})
 
 
@@ -162,7 +162,7 @@ class AveragePrecision(Metric):
     def value(self, rows: Rows) -> float | None:
         if not len(rows) or not rows.known:
             return None
-        positive, negative = (weights[::-1] for weights in by_score(rows))
+        positive, negative = (weights[::-1] for weights in weights_by_score(rows))
         if not positive.sum() > 0:
             return None
         caught, flagged = np.cumsum(positive), np.cumsum(positive + negative)
@@ -172,7 +172,7 @@ class AveragePrecision(Metric):
     def influence(self, rows: Rows) -> Floats | None:
         if (value := self.cached_value(rows)) is None:
             return None
-        run, (positive, negative) = _run_of_row(rows), (weights[::-1] for weights in by_score(rows))
+        run, (positive, negative) = _run_of_row(rows), (weights[::-1] for weights in weights_by_score(rows))
         caught, flagged = np.cumsum(positive), np.cumsum(positive + negative)
         some = np.where(flagged > 0, flagged, 1.0)
         # a row counts in the precision at its own score and at every lower one
@@ -223,11 +223,11 @@ class CalibrationError(Metric):
         # rows without weight move nothing, whatever their bin
         of_row, own = np.zeros(len(rows), which.dtype), np.zeros(len(rows))
         of_row[ranked.order], own[ranked.order] = which, (ranked.prediction - ranked.label) / total
-        return by_unit(OnePartDerivative(of_row, own, -parts / total), rows, codes, units)
+        return unit_sums(OnePartDerivative(of_row, own, -parts / total), rows, codes, units)
 
 
 def _bins(rows: Rows) -> tuple[_Ranked, NDArray[np.uint8]]:
-    """Returns the rows of positive weight and known prediction, in the order of predictions, and the bin of each."""
+    """Returns the rows of positive weight and known prediction, in the order of predictions, and each row's calibration bin."""
 
     def made() -> tuple[_Ranked, NDArray[np.uint8]]:
         kept = None if rows.unweighted and rows.known else (rows.weight > 0) & ~np.isnan(rows.prediction)
@@ -245,8 +245,8 @@ def _bins(rows: Rows) -> tuple[_Ranked, NDArray[np.uint8]]:
 
 
 def calibration_bins(rows: Rows) -> list[dict[str, float | int]]:
-    """Returns ten bins of equal weight, cut by predicted probability: each with low, high, rows, weight,
-    prediction_mean and label_mean. Equal predictions are never split, so there may be fewer bins."""
+    """Returns ten bins of equal weight by predicted probability. Each has low, high, rows, weight, prediction_mean
+    and label_mean. Rows with equal predictions are in one bin, so there may be fewer bins."""
     ranked, which = _bins(rows)
     mass = ranked.weight
     if not len(mass):
@@ -270,7 +270,7 @@ def calibration_bins(rows: Rows) -> list[dict[str, float | int]]:
 
 
 def _outcomes(rows: Rows) -> Floats:
-    """Returns whether each row is a true positive, a false positive, a false negative at 0.5. [rows, 3]"""
+    """Returns, as 1 or 0, whether each row is a true positive, a false positive, and a false negative at 0.5. [rows, 3]"""
     flagged, positive = decided(rows.prediction), rows.label > 0.5
     counts = np.empty((len(rows), 3))
     counts[:, 0], counts[:, 1], counts[:, 2] = flagged & positive, flagged & ~positive, ~flagged & positive
@@ -280,7 +280,7 @@ def _outcomes(rows: Rows) -> Floats:
 
 
 def _class_outcomes(rows: Rows) -> Floats:
-    """Compute `_outcomes` for each class against all others. [rows, 3 * classes]"""
+    """Returns `_outcomes` of each class against all other classes. [rows, 3 * classes]"""
     width = rows.prediction.shape[1]
     chosen, truth = np.eye(width)[decided(rows.prediction)], np.eye(width)[rows.label.astype(np.int64)]
     counts = np.concatenate([chosen * truth, chosen * (1 - truth), (1 - chosen) * truth], axis=1)
@@ -295,7 +295,7 @@ def f1_of(right: Floats, wrong: Floats, missed: Floats) -> Floats:
 
 
 def _f1(means: Floats) -> Floats:
-    """Returns F1 of the positive class; NaN without a positive label, like recall: the best model could only get 0."""
+    """Returns F1 of the positive class. Without a positive label it is NaN, like recall: the best model could only get 0."""
     right, wrong, missed = np.moveaxis(means, -1, 0)
     return np.where(right + missed == 0, np.nan, f1_of(right, wrong, missed))
 
@@ -309,7 +309,7 @@ def _macro_f1(means: Floats) -> Floats:
 
 
 def _shares(rows: Rows) -> Floats:
-    """Returns the predicted and the true share of each class. [rows, 2 * classes]"""
+    """Returns each row's predicted probabilities, and then its label as 0 or 1 for each class. [rows, 2 * classes]"""
     width = rows.prediction.shape[1]
     return np.concatenate([rows.prediction, np.eye(width)[rows.label.astype(np.int64)]], axis=1)
 
@@ -334,7 +334,7 @@ SHARES_BIAS = MomentMetric("bias", _shares, of_the_mean=True, within=SHARE, part
 
 
 def auc(label: Any, score: Any, weight: Any = None) -> float | None:
-    """Returns `Auc` of arrays (labels 0 or 1, scores of any range); None where one class is missing."""
+    """Returns the metric `Auc` of arrays (labels 0 or 1, scores of any range); None if all labels are of one class."""
     label = np.asarray(label, np.float64)
     weight = np.ones(label.shape) if weight is None else np.asarray(weight, np.float64)
     return AUC.value(Rows(label, np.asarray(score, np.float64), weight))

@@ -1,4 +1,4 @@
-"""What each metric is, in a clause for those who do not know its name.
+"""What each metric is, in a clause for people who do not know the metric's name.
 
 meaning("auc")                        # "how often a positive row gets a higher prediction than a negative one: ..."
 meaning("bias", "regression")         # a name that tasks share means another thing in each
@@ -44,7 +44,7 @@ _MEANINGS = {
 
 
 def meaning(metric: str, task: str | None = None) -> str:
-    """Returns what a metric measures, as a clause; empty for a user's metric, or if it depends on an unknown task.
+    """Returns what a metric measures, as a clause; empty for a user's metric, or if the clause depends on a task not given.
 
     Args:
         task: the task that reports the metric; None: not known.

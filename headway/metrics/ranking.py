@@ -4,13 +4,13 @@
     groups.mean()                       # {"ndcg": 0.83, "mrr": 0.71, "recall_at_k": 0.64}
     codes_of(table.column("query"))     # int64 [rows], NO_GROUP where there is none
 
-NDCG@k is the sum of (2^label - 1) / log2(1 + rank) over the first k ranks by score, over that of the best order
-(Jarvelin and Kekalainen, "Cumulated gain-based evaluation of IR techniques", 2002, with the gains of Burges, 2010). MRR
-is 1 / the rank of the first row with a label above 0, recall@k the share of such rows within the first k ranks. Of
-equal scores NDCG and recall are the mean over all orders (McSherry and Najork, "Computing information retrieval
-performance measures efficiently in the presence of tied scores", 2008), and MRR takes the mean rank, whatever the
-input's order. Groups without a label above 0 are left out; a group of one row counts, though it has no order. A group's
-weight is the mean weight of its rows; rows of weight 0 are ignored.
+NDCG@k is the sum of (2^label - 1) / log2(1 + rank) over the first k ranks by score, divided by the same sum for the
+best order (Jarvelin and Kekalainen, "Cumulated gain-based evaluation of IR techniques", 2002, with the gains of Burges,
+2010). MRR is 1 / the rank of the first row with a label above 0. recall@k is the share of the rows with a label above 0
+that are within the first k ranks. With equal scores, NDCG and recall are the mean over all orders (McSherry and Najork,
+"Computing information retrieval performance measures efficiently in the presence of tied scores", 2008), and MRR takes
+the mean rank, whatever the input's order. Groups without a label above 0 are left out; a group of one row counts,
+though it has no order. A group's weight is the mean weight of its rows; rows of weight 0 are ignored.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class RankMetrics:
     """The rank metrics of each group that has a row with a label above 0; arrays are [groups]."""
 
     values: dict[str, Floats]
-    """By metric; NaN where a score of the group is not finite, ndcg also if a label is below 0 or its gain infinite."""
+    """By metric. NaN where a score of the group is not finite; ndcg is NaN too if a label is below 0 or its gain infinite."""
     weight: Floats
     row: NDArray[np.int64]
     """The index of one row of the group."""
@@ -70,7 +70,7 @@ class GroupMetric(Metric):
         return self._ranked(rows).mean()[self.name]
 
     def influence(self, rows: Rows) -> Floats | None:
-        """Returns the influence of each group at one of its rows, 0 at the others, [rows]; None without a value."""
+        """Returns the influence, [rows]: each group's at one of its rows, 0 at the other rows. None without a value."""
         if (value := self.cached_value(rows)) is None:
             return None
         groups, found = self._ranked(rows), np.zeros(len(rows))
@@ -97,7 +97,7 @@ class ItemCoverage(Metric):
         self.item, self.k = item, k
 
     def _shown(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Returns the rows within the first ranks, the items of these rows as codes, and the number of all items."""
+        """Returns the indices of the rows within the first ranks, the codes of these rows' items, and the number of all items."""
         if rows.groups is None or rows.columns is None:
             raise ValueError(f"{self.name} needs groups and the column {self.item!r}")
         at = np.flatnonzero((rows.groups != NO_GROUP) & (rows.weight > 0) & np.isfinite(rows.prediction))
@@ -160,7 +160,7 @@ def rank_metrics(label: Floats, score: Floats, weight: Floats, codes: NDArray[An
 
 
 def _ordered(group: NDArray[np.int64], by: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns the indices of the rows by group, then by falling `by`; and the rank of each in its group, from 0."""
+    """Returns the indices of the rows sorted by group, then by falling `by`, and each sorted row's rank in its group, from 0."""
     order = np.lexsort((-by, group))
     first = np.flatnonzero(run_starts(group[order]))
     return order, np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))

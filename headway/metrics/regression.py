@@ -1,4 +1,4 @@
-"""Metrics of labels that are numbers; a prediction is [rows], for quantiles [rows, levels]."""
+"""Metrics of labels that are numbers. A prediction is [rows], or for quantiles [rows, levels]."""
 
 from collections.abc import Callable, Sequence
 
@@ -87,8 +87,8 @@ OFFSET = MomentMetric("bias", _offset, of_the_mean=True, within=POSITIVE, parts=
 
 
 def pinball(levels: Sequence[float]) -> Callable[[Floats, Floats], Floats]:
-    """Returns the function that computes the quantile loss of each row, the mean over the levels (Koenker and Bassett,
-    "Regression quantiles", 1978). [rows]"""
+    """Returns the function that computes the quantile loss of each row, [rows], as the mean over the levels (Koenker
+    and Bassett, "Regression quantiles", 1978)."""
     at = np.asarray(levels, np.float64)
 
     def loss(label: Floats, prediction: Floats) -> Floats:
@@ -99,9 +99,9 @@ def pinball(levels: Sequence[float]) -> Callable[[Floats, Floats], Floats]:
 
 
 def quantile_metrics(levels: Sequence[float]) -> tuple[MomentMetric, ...]:
-    """Returns the loss; the absolute error of the level nearest the median; `miscoverage`, the mean distance of the
-    share of labels below a level's prediction from the level; `coverage`, the share of labels between the outermost
-    predictions (ideally their levels' difference); `width`, how far these are apart; the mean label."""
+    """Returns the quantile loss, `mae` of the level nearest the median, `miscoverage`, `coverage`, `width` and the mean
+    label. `coverage` is the share of labels between the outermost predictions, ideally their levels' difference; `width`
+    is their distance. `miscoverage` is the mean distance of a level from the share of labels below its prediction."""
     at = np.asarray(levels, np.float64)
     middle = int(np.abs(np.asarray(levels) - 0.5).argmin())
 

@@ -2,10 +2,10 @@
 
     retrieval_metrics(k=10)        # retrieval_recall, retrieval_ndcg, retrieval_mrr, retrieval_coverage
 
-For each row with a label above 0, its item is ranked among all items but those that its group has in train rows. The
-predictions have columns with the results (`tfcore.evaluation.items`): `retrieval_rank`, from 1 on, 0 for an item not in
-the index; `retrieval_best`, index positions of the best k items as text; `retrieval_items`, the number of items. Rows
-count by weight. Predictions of other models lack these columns: no comparison uses the metrics, thresholds may.
+For each row with a label above 0, the row's item is ranked among all items, except those that its group has in train rows.
+The predictions have columns with the results (`tfcore.evaluation.items`): `retrieval_rank`, from 1 on, 0 for an item not in
+the index; `retrieval_best`, index positions of the best k items as text; `retrieval_items`, the number of items. Rows count
+by weight. Other models' predictions lack these columns, so models are not compared by the metrics. Thresholds may use them.
 """
 
 from collections.abc import Callable

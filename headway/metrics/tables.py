@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.metrics.base import Floats, Rows
-from headway.metrics.classification import by_score, calibration_bins, decided, f1_of, scores
+from headway.metrics.classification import calibration_bins, decided, f1_of, scores, weights_by_score
 
 POINTS = 200
 """The most points of a curve: its ends, and exact values at about equal steps along it."""
@@ -66,7 +66,7 @@ def _of_bins(rows: Rows) -> dict[str, Floats]:
 
 
 def _confidence(rows: Rows) -> Columns:
-    """Returns bins of the likeliest class's probability, beside how often that class is right."""
+    """Returns bins by the probability of the likeliest class, beside the share of rows where that class is right."""
     right = (decided(rows.prediction) == rows.label).astype(np.float64)
     return _of_bins(Rows(right, rows.prediction.max(1), rows.weight))
 
@@ -79,8 +79,8 @@ def _lift(rows: Rows) -> Columns:
 
 
 def _falling(rows: Rows) -> list[Floats]:
-    """Returns the weights of positive and of negative rows at or above each distinct score, the highest score first."""
-    return [np.cumsum(weight[::-1]) for weight in by_score(rows)]
+    """Returns the weights of positive and of negative rows at or above each distinct score, the highest first."""
+    return [np.cumsum(weight[::-1]) for weight in weights_by_score(rows)]
 
 
 def _roc(rows: Rows) -> Columns:
@@ -100,7 +100,7 @@ def _precision_recall(rows: Rows) -> Columns:
 
 
 def _along(x: Floats, y: Floats) -> NDArray[np.int64]:
-    """Returns the indices of at most POINTS points of a curve, at about equal steps along it."""
+    """Returns the indices of at most POINTS points of the curve (x, y), at about equal steps along the curve."""
     if len(x) <= POINTS:
         return np.arange(len(x))
     moved = _steps(y)
@@ -157,7 +157,7 @@ def _sums(codes: NDArray[np.int64], values: Floats, width: int) -> Floats:
 
 
 def residuals(of: Callable[[Floats], Floats] = lambda prediction: prediction) -> Callable[[Rows], Columns]:
-    """Returns the function that computes residuals, label - prediction, by tenths of the rows by prediction.
+    """Returns the function that computes residuals (label - prediction) in ten bins of the rows by prediction.
 
     Args:
         of: takes one number from each row's prediction.
@@ -179,7 +179,7 @@ def residuals(of: Callable[[Floats], Floats] = lambda prediction: prediction) ->
 
 
 def level_tables(levels: Sequence[float], middle: int) -> tuple[Table, ...]:
-    """Returns the tables of predicted quantiles: labels below each level, and residuals of the middle level."""
+    """Returns the tables of predicted quantiles: the share of labels below each level, and residuals of the middle level."""
 
     def columns(rows: Rows) -> Columns:
         below = (rows.weight / rows.total) @ (rows.label[:, None] <= rows.prediction)

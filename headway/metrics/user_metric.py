@@ -63,5 +63,5 @@ class MetricSpec(Frozen):
 
 
 def as_key(specs: Sequence[MetricSpec]) -> dict[str, list[str]]:
-    """Returns the direction and the file's digest of each metric: what a stage that computes them depends on."""
+    """Returns the direction and the file's digest of each metric by name, for the cache key of a stage that computes them."""
     return {spec.name: [spec.better, digest(spec.file)] for spec in specs}

@@ -4,8 +4,8 @@
     features(record)          # {"age": (FLOATS, array([...])), "carrier/dict": (BYTES, [b"AA", ...])}
     usual_form(record)        # the same Example with packed lists, each feature once, no unknown fields
 
-Protobuf parses them, with message descriptors of our own, since TensorFlow's are in the default pool. In ours a name
-of a feature may be any bytes, as in files, and the feature map is a list: of two entries of one name the last counts.
+Protobuf parses the Examples, with Headway's own message descriptors, since TensorFlow's are in the default pool. In Headway's,
+a feature's name may be any bytes, as in files. The feature map is a list: of two entries with one name, the last counts.
 """
 
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ from headway.tabular.list_arrays import join
 
 
 def decode(record: bytes, columns: Sequence[Column]) -> pa.RecordBatch:
-    """Returns the rows of one record as a batch; strings are of Arrow's type binary, not dictionaries.
+    """Returns the rows of one record as a batch. Strings get Arrow's type binary, also if the record stores a dictionary.
 
     Raises:
-        ValueError: not a record of these columns.
+        ValueError: the bytes are not a record of these columns.
     """
     try:
         entries = features(record)
@@ -90,13 +90,13 @@ _MESSAGES: dict[str, tuple[tuple[str, str], ...]] = {
     "Features": (("feature", "*Entry"),),
     "Example": (("features", "Features"), ("feature_lists", "bytes")),
 }
-"""The fields of each message, numbered from 1 (tensorflow/core/example/{example,feature}.proto); * stands before
-repeated ones."""
+"""The name and type of each message's fields, numbered from 1 (tensorflow/core/example/{example,feature}.proto). A * marks a
+repeated field."""
 
 
 @cache
 def _example(*, packed: bool) -> Any:
-    """Returns tf.train.Example's message class; with `packed`, lists of numbers stay bytes, as in packed fields."""
+    """Returns the message class of tf.train.Example. With `packed`, it leaves lists of numbers as undecoded packed bytes."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(name="example.proto")
@@ -132,11 +132,11 @@ def _parsed(record: bytes, *, packed: bool) -> Any:
 
 
 def features(record: bytes) -> dict[str, tuple[bytes, Any]]:
-    """Returns {name: (tag of its list, values)} of an Example in its usual form; the tag of an empty feature is
-    b"".
+    """Returns each feature of an Example in its usual form (`usual_form`), by name: the tag of the feature's list (BYTES,
+    FLOATS or INTS; b"" if the feature is empty), and the values.
 
     Raises:
-        ValueError: not an Example.
+        ValueError: the bytes are no Example.
     """
     features: dict[str, tuple[bytes, Any]] = {}
     for entry in _parsed(record, packed=True).features.feature:
@@ -154,7 +154,7 @@ def varints(data: bytes) -> NDArray[np.int64]:
     """Decode packed varints to integers.
 
     Raises:
-        ValueError: one is cut off or too long.
+        ValueError: a varint is cut off, or is too long.
     """
     encoded = np.frombuffer(data, np.uint8)
     if not len(encoded):
@@ -177,7 +177,7 @@ def usual_form(record: bytes) -> bytes:
     """Returns an Example rewritten with packed lists, each feature once, and without unknown fields.
 
     Raises:
-        ValueError: it is no Example, or a SequenceExample.
+        ValueError: the bytes are no Example, or they are a SequenceExample.
     """
     example = _parsed(record, packed=False)
     if example.HasField("feature_lists"):

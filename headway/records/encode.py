@@ -1,30 +1,30 @@
 """Encodes Arrow batches as records that hold many rows each.
 
     encode(batch, columns)                    # bytes of one tf.train.Example with all rows of the batch
-    encode_records(batch, [4096, 10], columns)  # the pieces of several
+    encode_records(batch, [4096, 10], columns)  # two Examples, of 4096 and 10 rows, as lists of pieces to be joined
 
     encode_classic(batch, columns)            # bytes of an Example for each row, for other tools
     classic_spec(columns)                     # their feature names and types, for stock tf.io
 
-`headway.records.decode` reads records back. The classic form is one Example per row, with plain names, one value each, and
-nothing for null.
+`headway.records.decode` reads records back. The classic form is one Example per row. There a feature has its column's name and
+the row's value, and is left out for null.
 
-A record's bytes depend on its rows alone, not on how they arrived: a dictionary holds the record's own values in order
-of first appearance, whatever dictionary the batch came with. (A dictionary shared by a whole file would save about 40
-bytes a record and tie each record to its neighbours.) A null is stored as 0, the empty string or code 0, with
-present = 0; a null vector is as many of those as it is long, a null list is a list of length 0. A record in which all of
-a dictionary column is null has an empty dictionary.
+A record's bytes depend on its rows alone, not on how the rows came in batches. A dictionary holds the record's own values in
+order of first appearance, whatever dictionary the batch had. (A dictionary shared by a whole file would save about 40 bytes a
+record, but tie each record to its neighbours.) A null is stored as 0, the empty string or code 0, with present = 0. A null
+vector of length n is stored as n of these. A null list is stored as a list of length 0. If all values of a dictionary column
+are null in a record, the column's dictionary is empty there.
 
-A manifest holds the feature names and types of records, for stock tf.io, and their row counts, run-length encoded:
+A manifest holds the records' feature names and types, for stock tf.io, and the records' row counts, run-length encoded:
 
     feature_spec([Column(name="age", type="float32", nullable=True)])
     # {"age": {"kind": "sequence", "dtype": "float32"}, "age/present": {"kind": "sequence", "dtype": "int64"}}
     packed([4096, 4096, 4096, 17])            # [[4096, 3], [17, 1]]
     unpacked([[4096, 3], [17, 1]])            # int64: 4096, 4096, 4096, 17
 
-A record holds these lists for a column c: `c` the values, `c/present` 0 or 1 if it is nullable; for a dictionary column
-`c/dict` the distinct values and `c/codes` each row's index among them. A vector of n holds n values for each row under
-the same names. A list column holds `c/values` (or `c/dict` and `c/codes`) and `c/lengths`.
+For a column c, a record holds the feature `c` with the values, and if c is nullable `c/present` with 0 or 1 for each row. A
+dictionary column has instead of `c` the distinct values `c/dict`, and `c/codes`, each row's index into them. A vector column of
+length n has n values per row under these names. A list column has `c/values` (or `c/dict` and `c/codes`) and `c/lengths`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,27 +45,27 @@ from headway.tabular.list_arrays import decoded, flatten, with_null_slots
 Spec = dict[str, dict[str, Any]]
 _MOST = 1 << 31
 _FEW = 500
-"""The number of words below which plain Python is faster than Arrow's calls."""
+"""The number of dictionary words up to which plain Python is faster than Arrow's calls."""
 
 
 def encode(batch: pa.RecordBatch, columns: Sequence[Column]) -> bytes:
     """Encode every row of `batch`, column by column, as one Example.
 
     Args:
-        batch: stored types (int64, float32, binary or dictionary of binary, lists of them), at least the columns named.
+        batch: has at least these columns, in stored types: int64, float32, binary, dictionary of binary, or lists of these.
 
     Raises:
-        DataError: it would take 2 GiB or more, which protobuf cannot read.
+        DataError: the Example would take 2 GiB or more, which protobuf cannot read.
     """
     return b"".join(encode_records(batch, [batch.num_rows], columns)[0])
 
 
 def encode_records(batch: pa.RecordBatch, sizes: Sequence[int], columns: Sequence[Column]) -> list[list[wire.Piece]]:
-    """Encode rows as one Example per entry of `sizes`, the number of its rows. Returns each Example as a list of pieces
+    """Encode a batch as several Examples. `sizes` holds the number of rows of each. Returns each Example as a list of pieces
     to be joined.
 
-    A column is encoded for all records at once: NumPy's calls for a few thousand values each would cost as much as the
-    work, and two threads would wait for each other in them.
+    Each column is encoded for all records at once. Separate NumPy calls for a few thousand values would cost as much as the
+    work itself, and two threads would wait for each other in these calls.
 
     Raises:
         DataError: a record would take 2 GiB or more, which protobuf cannot read.
@@ -129,7 +129,7 @@ def _texts(values: pa.BinaryArray, starts: NDArray[np.int64]) -> EncodedFeature:
 
 
 def _without_null_words(array: pa.Array) -> pa.Array:
-    """Returns the array, its dictionary rebuilt if that holds null as a value: only the mask of the rows has nulls."""
+    """Returns the array. A dictionary that holds null as a value is rebuilt, so that only the mask of the rows marks nulls."""
     if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
         return array.dictionary_decode().dictionary_encode()
     return array
@@ -152,8 +152,8 @@ def numbers(array: pa.Array) -> NDArray[Any]:
 
 
 def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[EncodedFeature, NDArray[Any]]:
-    """Returns each record's distinct values in order of first appearance, and for each row the index of its value
-    among its record's distinct values, 0 for null."""
+    """Returns each record's distinct values, encoded in order of first appearance; and for each row the index of its value
+    among these values of its record, 0 for null."""
     array = array if pa.types.is_dictionary(array.type) else strings(array).dictionary_encode()
     dictionary = array.dictionary
     if len(dictionary.unique()) != len(dictionary):  # nothing forbids a dictionary to hold a value twice
@@ -216,7 +216,7 @@ def _places_one_by_one(
 
 
 def _words(dictionary: pa.BinaryArray, orders: Sequence[NDArray[np.int64]]) -> EncodedFeature:
-    """Returns the distinct values of each record (codes in `orders`) as serialized fields of a bytes_list."""
+    """Returns each record's distinct values as serialized fields of a bytes_list. `orders` holds their codes per record."""
     if len(dictionary) > _FEW:
         ends = np.concatenate([[0], np.cumsum([len(order) for order in orders])])
         return _texts(dictionary.take(pa.array(np.concatenate(orders))), ends)
@@ -226,11 +226,11 @@ def _words(dictionary: pa.BinaryArray, orders: Sequence[NDArray[np.int64]]) -> E
 
 
 def classic_spec(columns: Sequence[Column]) -> Spec:
-    """Returns the kind and dtype ("int64", "float32", "string") of each classic feature, and "shape": [n] for vectors.
+    """Returns for each classic feature by name its "kind", its "dtype" (int64, float32, string) and a vector's "shape": [n].
 
-    Kind "scalar" is a FixedLenFeature without a default, "optional" one that null rows leave out, "ragged" is a
-    RaggedFeature; the shape is [] if none is given. A nullable list column c also has `c/present`: parsers take an
-    absent list for an empty one.
+    Kind "scalar" is a FixedLenFeature without a default. "optional" is a FixedLenFeature that null rows leave out. "ragged"
+    is a RaggedFeature. The shape is [] if none is given. A nullable list column c also has `c/present`, since parsers take
+    an absent list for an empty list.
     """
     spec: Spec = {}
     for column in columns:
@@ -244,14 +244,14 @@ def classic_spec(columns: Sequence[Column]) -> Spec:
 
 
 def encode_classic(batch: pa.RecordBatch, columns: Sequence[Column]) -> list[bytes]:
-    """Encode each row of `batch` as one Example; a null leaves its feature out."""
+    """Returns one serialized Example per row of `batch`. The feature of a null value is left out."""
     if not columns or not batch.num_rows:
         return [wire.example([])] * batch.num_rows
     return wire.examples([entry for column in columns for entry in _one_each(batch.column(column.name), column)])
 
 
 def _one_each(array: pa.Array, column: Column) -> Iterator[pa.BinaryArray]:
-    """Yields arrays of one encoded feature map entry per row: the column's, and for nullable lists `c/present`'s."""
+    """Yields arrays with an encoded feature map entry per row: the column's own, and for a nullable list also `c/present`."""
     key = wire.key(column.name)
     if column.shape:
         flat = flatten(array)
@@ -264,18 +264,18 @@ def _one_each(array: pa.Array, column: Column) -> Iterator[pa.BinaryArray]:
         body = pa.Array.from_buffers(
             pa.binary(), len(array), [None, pa.py_buffer(rows), pa.py_buffer(wire.joined(pieces))]
         )
-        yield wire.entries_of_one(key, body if flat.present.all() else pc.if_else(array.is_valid(), body, None), tags)
+        yield wire.entry_per_row(key, body if flat.present.all() else pc.if_else(array.is_valid(), body, None), tags)
         if column.is_list and column.nullable:
             # stock tf.io reads an absent feature and an empty list alike
             presence = pa.array([b"\x00", b"\x01"], pa.binary()).take(pa.array(flat.present.astype(np.int8)))
-            yield wire.entries_of_one(wire.key(f"{column.name}/present"), presence, (wire.ONE, wire.INTS))
+            yield wire.entry_per_row(wire.key(f"{column.name}/present"), presence, (wire.ONE, wire.INTS))
     elif column.type == "bytes":
-        yield wire.entries_of_one(key, strings(array), (wire.ONE, wire.BYTES))
+        yield wire.entry_per_row(key, strings(array), (wire.ONE, wire.BYTES))
     else:
         values = _pieces(array, column)
         if array.null_count:
             values = pc.if_else(array.is_valid(), values, None)
-        yield wire.entries_of_one(key, values, (wire.ONE, wire.TAGS[column.type]))
+        yield wire.entry_per_row(key, values, (wire.ONE, wire.TAGS[column.type]))
 
 
 def _pieces(array: pa.Array, column: Column) -> pa.BinaryArray:
@@ -292,15 +292,15 @@ def _pieces(array: pa.Array, column: Column) -> pa.BinaryArray:
 
 
 SPEC = "examples.json"
-"""The name of the file that holds the columns and the feature spec of shards which are no output of a run."""
+"""The name of the file with the columns and the feature spec of shards that were written outside of a run."""
 ROWS_PER_RECORD = 4096
-"""The most rows that a record holds; it holds fewer where cells are large."""
+"""The most rows that a record holds. A record whose cells are large holds fewer."""
 
 
 def feature_spec(columns: Sequence[Column]) -> Spec:
-    """Returns the kind and dtype ("int64", "float32", "string") of each feature, and "shape": [n] for vectors.
+    """Returns for each feature by name its "kind", its "dtype" (int64, float32, string) and a vector's "shape": [n].
 
-    The kind is always "sequence": a FixedLenSequenceFeature (allow_missing=True), of shape [] where none is given.
+    The kind is always "sequence": a FixedLenSequenceFeature (allow_missing=True). The shape is [] if none is given.
     """
     spec: Spec = {}
     for column in columns:
@@ -324,17 +324,17 @@ Packed = Sequence[Sequence[int]]
 
 
 def packed(rows: Sequence[int]) -> list[list[int]]:
-    """Returns the row counts of records, run-length encoded: pairs of a count and the number of records with it."""
+    """Returns records' row counts, run-length encoded: pairs of a count and the number of successive records with it."""
     return [[size, sum(1 for _ in records)] for size, records in groupby(rows)]
 
 
 def unpacked(value: Packed) -> NDArray[np.int64]:
-    """Returns the row count of each record, int64 [records], from what `packed` returned; a view that takes no memory
-    if all counts are equal."""
+    """Returns the row count of each record, int64 [records], from the result of `packed`. If all counts are equal, the array
+    is a view that takes no memory."""
     runs = np.asarray(value, np.int64).reshape(-1, 2)
     return np.broadcast_to(runs[0, 0], runs[0, 1]) if len(runs) == 1 else np.repeat(runs[:, 0], runs[:, 1])
 
 
-def total(value: Packed) -> int:
-    """Returns the number of rows in all records together."""
+def total_rows(value: Packed) -> int:
+    """Returns the number of rows in all records together, from their run-length encoded row counts."""
     return sum(rows * records for rows, records in value)

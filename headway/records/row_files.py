@@ -3,9 +3,9 @@
     write_rows({"train": parts, "eval": parts}, Path("rows.parquet"), {"eval": Path("predictions.parquet")})
     write_examples({"train": parts, "eval": parts}, Path("examples"))
 
-Columns: split, row (its number in the split, from 0), each stored column, then those of the predictions. The label is
-as stored; dates and times have these types again; text that is not UTF-8 is escaped. Memory holds one record and one
-row group.
+The columns are split, row (the row's number in its split, from 0), each stored column, then the predictions. The label is
+written as stored. Dates and times get Arrow's types for them again. Text that is not UTF-8 is escaped. Memory holds one record
+and one row group.
 """
 
 import contextlib
@@ -32,21 +32,21 @@ from headway.storage.process_identity import temporary_name
 from headway.tabular.list_arrays import escaped
 
 Part = tuple[Path, Mapping[str, Any], str]
-"""The folder of an ingest output, the stage's answer, and the name of one of its splits."""
+"""One split of an ingested span: the folder of the ingest output, the answer of the ingest stage, and the split's name."""
 Format = Literal["parquet", "csv"]
 SPEC = "feature_spec.json"
 PREDICTION = "prediction"
 _ROWS, _BYTES = 1 << 17, 1 << 26
-"""The rows and bytes at which a row group is complete; it may exceed them by a record, and a part's last has fewer."""
+"""The rows and bytes at which a row group is complete. It may exceed them by one record; the last of a part may be smaller."""
 _TIMES: dict[Temporal, pa.DataType] = {"date": pa.date32(), "timestamp": pa.timestamp("us")}
 """The Arrow types of dates and times; epoch times stay the numbers that the files have."""
 
 
 def check_output(out: Path, format: Format | None = None) -> Format:
-    """Returns `format`, or the format that the file's ending says.
+    """Returns `format`; if it is None, the format that the ending of `out` names.
 
     Raises:
-        ConfigError: neither says a format, or the file exists, or cannot be written.
+        ConfigError: no format is given or named, the file exists, or it cannot be written.
     """
     by_ending: dict[str, Format] = {".parquet": "parquet", ".csv": "csv"}
     if (chosen := format or by_ending.get(out.suffix.lower())) is None:
@@ -73,19 +73,19 @@ def write_rows(
     outputs: Sequence[str] = (),
     format: Format | None = None,
 ) -> dict[str, int]:
-    """Write the rows of each split in the order of its parts; the file appears whole.
+    """Write the rows of all splits to one file, each split in the order of its parts. The file appears when it is complete.
 
     Args:
-        parts: {split: its parts}.
-        predictions: {split: a Parquet file of its rows in their order}, of which the column `prediction` is kept.
-        format: None: as the ending of `out` says.
-        outputs: the names of a row's predictions where there are several: each is the column `prediction_NAME`.
+        parts: by a split's name, its parts: the ingest outputs that hold its rows.
+        predictions: by a split's name, a Parquet file whose column `prediction` has the predictions in the order of the rows.
+        format: parquet or csv; None: as the ending of `out` says.
+        outputs: if a row has several predictions, the name of each; every one becomes a column `prediction_NAME`.
 
     Returns:
-        {split: the number of its rows}
+        The number of rows that were written, by the split's name.
 
     Raises:
-        ConfigError: see `check_output`; or a CSV file with a column of several values, or of bytes that are not text.
+        ConfigError: as `check_output`; or CSV cannot hold a column: it has several values per row, or bytes that are no text.
         DataError: there are no rows, or a shard is damaged.
         StoreError: a split has another number of predictions than of rows.
     """
@@ -119,14 +119,14 @@ def write_rows(
 
 
 def write_examples(parts: Mapping[str, Sequence[Part]], out: Path) -> dict[str, int]:
-    """Write the stored columns of each split as classic tf.Examples, one per row, in a TFRecord file for each of its shards.
-    The folder appears whole, with the spec that parses them (`SPEC`).
+    """Write the stored columns of each split as classic tf.Examples, one per row, in one TFRecord file per stored shard. The
+    folder `out` appears when it is complete. It also holds the feature spec to parse the files (`SPEC`).
 
     Args:
-        parts: {split: its parts}.
+        parts: by a split's name, its parts: the ingest outputs that hold its rows.
 
     Returns:
-        {split: the number of its rows}
+        The number of rows that were written, by the split's name.
 
     Raises:
         ConfigError: `out` exists, or cannot be written.
@@ -166,7 +166,7 @@ def _check_cells(schema: pa.Schema, out: Path) -> None:
 def _tables(
     parts: Mapping[str, Sequence[Part]], predictions: Mapping[str, Path], outputs: Sequence[str]
 ) -> Iterator[pa.Table]:
-    """Yields the rows of each part, with their predictions, in tables of one schema and the size of a row group."""
+    """Yields tables with the rows of each part and their predictions. All have one schema; each becomes a row group."""
     scores = {split: _scores(path, outputs) for split, path in predictions.items()}
     for name, found in scores.items():
         rows = sum(result["splits"].get(split, {}).get("rows", 0) for _, result, split in parts[name])
@@ -205,7 +205,7 @@ def _shards(part: Part) -> list[dict[str, Any]]:
 
 
 def batches(shard: Path, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a shard, one record at a time; DataError when it is damaged, or holds other columns."""
+    """Yields the rows of a shard, one record at a time. Raises DataError when the shard is damaged or has other columns."""
     for number, record in enumerate(read_records(shard)):
         try:
             yield decode(record, columns)
@@ -230,8 +230,8 @@ def _stored(part: Part) -> Iterator[pa.Table]:
 
 
 def _schema(stored: pa.Table, part: Part, predictions: pa.Schema) -> pa.Schema:
-    """Returns the schema of the file: the columns that Headway adds, and the stored ones. An added column gets an
-    underscore at the end while a stored one has its name."""
+    """Returns the file's schema: the columns that Headway adds, and the stored columns. If a stored column has the name of an
+    added one, the added column's name gets underscores at its end."""
     columns = [Column.model_validate(column) for column in part[1]["columns"]]
     fields = [(each.name, (each.temporal and _TIMES.get(each.temporal)) or _type(stored, each)) for each in columns]
     ours = [("split", pa.string()), ("row", pa.int64()), *((field.name, field.type) for field in predictions)]
@@ -244,7 +244,7 @@ def _schema(stored: pa.Table, part: Part, predictions: pa.Schema) -> pa.Schema:
 
 
 def _type(stored: pa.Table, column: Column) -> pa.DataType:
-    """Returns the column's type in the file: text for bytes if the first rows are UTF-8, and a list for a vector, since
+    """Returns the column's type in the file. Bytes become text if the first rows are UTF-8. A vector becomes a list, since
     Parquet cannot give back a null in a column of fixed-size lists (Arrow 25)."""
     values = stored.column(column.name)
     kind = pa.list_(values.type.value_type) if pa.types.is_fixed_size_list(values.type) else values.type

@@ -1,21 +1,21 @@
 """Shards: TFRecord files whose records hold many rows each.
 
     shard = Shard(Path("train.tfrecord"), columns, 4096)
-    shard.add(batch)                               # any number of them, written as they fill records
+    shard.add(batch)                               # any number of batches; each full record is written
     shard.finish()                                 # the row counts of its records, run-length encoded
     read_records(path)                             # the bytes of each record, checked
 
     grouper = RowGrouper(4096)
-    for rows, sizes in grouper.add(batch): ...     # whole records, `sizes` rows each
-    for rows, sizes in grouper.finish(): ...       # what is left at the end of a range
+    for rows, sizes in grouper.add(batch): ...     # a batch of whole records, and the number of rows of each
+    for rows, sizes in grouper.finish(): ...       # the rows that are left at the end of a range
 
-A file holds for each record its length, the length's masked crc32c, the data, and their masked crc32c: TensorFlow's framing
-(tensorflow/core/lib/io/record_writer.h). A record has a fixed number of rows, or fewer where their cells are large. Where
-it ends depends on its rows and those before it in the range, never on how they came in batches.
+For each record, a file holds the length, the length's masked crc32c, the data and the data's masked crc32c, as TensorFlow does
+(tensorflow/core/lib/io/record_writer.h). A record has a fixed number of rows, or fewer if their cells are large. Where a record
+ends depends on its rows and the earlier rows of the range, a part of the input files, never on how the rows came in batches.
 
-With a group column no record cuts a group: rows that lie together and agree in it. A record then ends where a group does, at
-or before the row at which it would end without groups; a group that is larger than a record is one of its own. A row whose
-group is null is a group by itself, and a group that the end of a range cuts is two.
+With a group column, no record cuts a group: a run of successive rows with one value in that column. A record then ends with a
+group, at or before the row at which it would end without groups. A group that is larger than a record becomes a record of its
+own. A row whose group is null is a group by itself. A group that the end of a range cuts counts as two groups.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ from headway.tabular.splits import column_hash
 HEADER, _LENGTH, _CRC = struct.Struct("<QI"), struct.Struct("<Q"), struct.Struct("<I")
 CRC_BYTES = _CRC.size
 _MOST = 1 << 31
-"""The largest length of a record; a larger one is taken for damage, since protobuf has no longer messages."""
+"""The largest length of a record in bytes. A larger length counts as damage, since no protobuf message is that long."""
 _FIX = "check that it is a TFRecord file; if it is a shard in the store, delete it and run again"
 
 
@@ -51,7 +51,7 @@ def masked_crc32c(data: bytes) -> int:
 
 
 def frame(record: bytes) -> bytes:
-    """Returns a record with its length and checksums around it, as it stands in a file."""
+    """Returns a record as framed in a TFRecord file: its length, the record, and a checksum after each of the two."""
     length = _LENGTH.pack(len(record))
     return b"".join((length, _CRC.pack(masked_crc32c(length)), record, _CRC.pack(masked_crc32c(record))))
 
@@ -75,7 +75,7 @@ class ShardWriter:
         return self
 
     def write_groups(self, records: Iterable[Sequence[bytes | memoryview]], rows: Sequence[int]) -> None:
-        """Append records, each as pieces to be joined; `rows`: the row count of each. OSError for a full disk."""
+        """Append records, each given as pieces to be joined. `rows` holds each record's row count. OSError for a full disk."""
         for pieces in records:
             record = b"".join(pieces)
             size = _LENGTH.pack(len(record))
@@ -105,7 +105,7 @@ def read_records(path: Path) -> Iterator[bytes]:
     """Yields the records of a TFRecord file, plain or gzip, after a check of their checksums.
 
     Raises:
-        DataError: naming the file and the byte at which it stops being a TFRecord file.
+        DataError: the file cannot be read, or is damaged; the error names the file, and where the damaged record begins.
     """
     try:
         file = path.open("rb")
@@ -137,10 +137,10 @@ class DamagedRecord(Exception):
 
 
 def framed(file: IO[bytes] | gzip.GzipFile, at: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """Yields (offset, record) for every record of an open file, after a check of its checksums.
+    """Yields the offset and the bytes of every record of an open file, after a check of the record's checksums.
 
     Args:
-        at: the offset at which the file is now.
+        at: the offset in bytes at which the open file is now.
         end: the offset at which the last record ends; None: the file's end.
 
     Raises:
@@ -167,14 +167,14 @@ def framed(file: IO[bytes] | gzip.GzipFile, at: int = 0, end: int | None = None)
 # --- how rows are cut into records
 
 RECORD_BYTES = 1 << 20
-"""The most bytes that a record of several rows takes in memory, approximately: a large image is a record alone, and
-thousands of rows of numbers are one."""
+"""The most bytes that a record of several rows takes in memory, approximately. So a large image is a record of its own, and
+thousands of rows of numbers share a record."""
 COLUMN_BYTES = 2 << 10
-"""The bytes that a record may take per column, where there are very many: else its columns' names would outweigh it."""
+"""The bytes per column that a record of a very wide table may take. In smaller records, the column names would take most."""
 GROUP_BYTES = 1 << 29
-"""The most bytes that a group may take in memory; a record of 2 GiB could not be read back."""
+"""The most bytes that a group of rows may take in memory. One record holds all of a group, and 2 GiB could not be read back."""
 _CODE = 2
-"""The approximate number of bytes that a dictionary's code takes in a record."""
+"""The approximate number of bytes that one code of a dictionary column takes in a record."""
 
 
 Group = tuple[pa.RecordBatch, list[int]]
@@ -184,12 +184,12 @@ Group = tuple[pa.RecordBatch, list[int]]
 def group_starts(
     column: pa.Array, hashes: NDArray[np.uint64] | None = None, before: np.uint64 | None = None
 ) -> NDArray[np.int64]:
-    """Returns the indices of the rows at which a group begins (rows in succession with one value), int64, ascending.
+    """Returns the index of each row at which a group begins, int64, ascending. A group is a run of rows with one value.
 
     Args:
         column: the group column, of scalars.
         hashes: the `column_hash` of the column; None: it is computed.
-        before: the hash of the row before the first; None: there is none, and the first row begins a group.
+        before: the hash of the row before these rows; None: no row came before, so the first row begins a group.
     """
     hashes = column_hash(column) if hashes is None else hashes
     begins = run_starts(hashes)
@@ -201,10 +201,10 @@ def group_starts(
 
 
 class RowGrouper:
-    """Cuts a stream of batches into records of `rows` rows, or of as many as fit into `bytes`; the last may be shorter.
+    """Cuts batches into records of `rows` rows, or fewer if `bytes` (None: about 1 MiB) are full. The last may be shorter.
 
     Args:
-        group: the column whose groups no record cuts (see the module); None: rows have no groups.
+        group: the group column: no record cuts a run of rows with one value in it. None: rows have no groups.
         bound: the most bytes that one group may take.
     """
 
@@ -304,14 +304,14 @@ def grouper(rows: int, columns: Sequence[Column]) -> RowGrouper:
 
 
 def copied(piece: pa.RecordBatch, of: int) -> pa.RecordBatch:
-    """Returns a copy of a slice, which would keep its batch of `of` rows in memory; the slice if it is half of it."""
+    """Returns a copy of a slice, so that its batch of `of` rows can be freed. A slice of at least half of them is not copied."""
     if 2 * piece.num_rows >= of:
         return piece
     return piece.take(pa.array(np.arange(piece.num_rows)))
 
 
 def row_bytes(batch: pa.RecordBatch) -> int | NDArray[np.int64]:
-    """Returns the approximate size of each row in a record in bytes, int64 [rows]; an int where all are equal."""
+    """Returns the approximate bytes that each row takes in a record, int64 [rows]; a single int if all rows take equally many."""
     fixed = 0
     varying: NDArray[np.int64] | None = None
     for array in batch.columns:
@@ -331,7 +331,7 @@ def one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def cut_between_groups(table: pa.Table, columns: Sequence[Column], shards: int) -> list[pa.Table]:
-    """Returns a table cut into at most `shards` non-empty tables of about equal length; no group is cut."""
+    """Returns a table cut into at most `shards` non-empty tables of about equal length. No group (see `group_starts`) is cut."""
     length = max(1, -(-table.num_rows // shards))
     cuts = np.arange(0, table.num_rows, length)
     if group := named_for(columns, "group"):
@@ -342,7 +342,7 @@ def cut_between_groups(table: pa.Table, columns: Sequence[Column], shards: int) 
 
 
 class Shard(ShardWriter):
-    """Writes batches to one shard. Methods raise OSError for a full disk, and DataError for too large a group."""
+    """Writes batches of rows to one shard. Methods raise OSError for a full disk, and DataError for a group that is too large."""
 
     def __init__(self, path: Path, columns: Sequence[Column], rows_per_record: int):
         super().__init__(path)
@@ -357,7 +357,7 @@ class Shard(ShardWriter):
             self.write_groups(encode_records(batch, sizes, self._columns), sizes)
 
     def finish(self) -> list[list[int]]:
-        """Write the rows left, close the file, and return all records' row counts, run-length encoded (`packed`)."""
+        """Write the remaining rows, and close the file. Returns all records' row counts, run-length encoded (`packed`)."""
         self._records(self._grouper.finish())
         self.close()
         return packed(self.rows)

@@ -1,4 +1,4 @@
-"""The pieces of protobuf's wire format that a tf.train.Example needs, built with NumPy and Arrow.
+"""Encodes the parts of protobuf's wire format that a tf.train.Example needs, with NumPy and Arrow.
 
 Example { Features features = 1 { map<string, Feature> feature = 1 } }, and Feature is one of bytes_list = 1,
 float_list = 2, int64_list = 3, each `repeated value = 1`, packed for numbers
@@ -21,13 +21,13 @@ TAGS = {"bytes": BYTES, "float32": FLOATS, "int64": INTS}
 ONE, _TWO = b"\x0a", b"\x12"
 """The tags of the length-delimited fields 1 and 2: a message's only field, and the value in an entry of a map."""
 PACKED_INTS, PACKED_FLOATS, WORDS = (ONE, INTS), (ONE, FLOATS), (BYTES,)
-"""The tags of the fields around a feature's bytes, innermost first. In WORDS the bytes hold each value's own tag."""
+"""The tags of the fields around a feature's bytes, innermost first. For WORDS, the bytes already hold each value's tag."""
 _LIMITS = np.array([1 << 7 * i for i in range(1, 10)], np.uint64)
 """The smallest values whose varints take 2, 3, ... 10 bytes."""
 
 
 class EncodedFeature(NamedTuple):
-    """One feature of several records: record i holds data[ends[i]:ends[i + 1]] within fields of these tags."""
+    """One feature of several records. Record i holds data[ends[i]:ends[i + 1]], nested in fields with these tags."""
 
     data: Piece
     ends: Sequence[int]
@@ -45,14 +45,14 @@ def varint(n: int) -> bytes:
 
 
 def varints(values: NDArray[np.int64] | NDArray[np.uint8]) -> bytes:
-    """Encode integers as packed varints, negative ones in ten bytes, as in protobuf. uint8 values must be below 128."""
+    """Encode integers as packed varints, as protobuf does: a negative one takes ten bytes. uint8 values must be below 128."""
     return bytes(varints_cut(values, np.array([0, len(values)]))[0])
 
 
 def varints_cut(
     values: NDArray[np.int64] | NDArray[np.uint8], starts: NDArray[np.int64]
 ) -> tuple[memoryview, list[int]]:
-    """Returns integers as packed varints, and the offset in bytes of the varint at each index in `starts` (ascending).
+    """Returns integers as packed varints, and for each index in `starts` (ascending) the byte offset of the varint there.
 
     uint8 values must be below 128.
     """
@@ -70,7 +70,7 @@ def varints_cut(
 
 
 def _sevens(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Returns the bytes of varints of at most `width` bytes, uint8 [n, width], and a mask of the bytes in use."""
+    """Returns each value's varint, padded to `width` bytes, uint8 [n, width]; and a mask of the bytes in use."""
     words: NDArray[Any] = bits.astype(np.uint32) if width <= 4 else bits  # half as long: faster
     parts, keep = np.empty((len(bits), width), np.uint8), np.ones((len(bits), width), np.bool_)
     for i in range(width):
@@ -93,7 +93,7 @@ def varint_sizes(values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def prefixed(values: pa.BinaryArray, prefix: Callable[[int], bytes]) -> pa.BinaryArray:
-    """Prepend to each value `prefix(its length)`; a null stays null. Arrow joins them without holding Python's lock."""
+    """Prepend `prefix(length in bytes)` to each value; a null stays null. Arrow joins the two without holding Python's lock."""
     lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy()
     distinct, which = np.unique(lengths, return_inverse=True)
     prefixes = pa.array([prefix(int(length)) for length in distinct], pa.binary())
@@ -116,7 +116,7 @@ def field(data: bytes, tag: bytes = ONE) -> bytes:
 
 @lru_cache(1 << 15)
 def key(name: str) -> bytes:
-    """Encode the key field of an entry of the feature map."""
+    """Returns a feature's name, encoded as the key field of a feature map entry."""
     return field(name.encode())
 
 
@@ -134,30 +134,30 @@ def entry_head(name: bytes, size: int, tags: tuple[bytes, ...]) -> bytes:
 
     Args:
         name: the encoded key field.
-        tags: the fields' around the data, innermost first, up to the feature's list: (ONE, INTS) for packed integers.
+        tags: the tags of the fields around the data, innermost first: (ONE, INTS) for packed integers.
     """
     head = nested(size, *tags, _TWO)
     return ONE + varint(len(name) + len(head) + size) + name + head
 
 
 def entry(name: bytes, feature: bytes) -> bytes:
-    """Encode one entry of the feature map; `name` is the encoded key field."""
+    """Encode one entry of the feature map, from its encoded key field `name` and its encoded Feature."""
     return field(name + field(feature, _TWO))
 
 
-def entries_of_one(name: bytes, values: pa.BinaryArray, tags: tuple[bytes, ...]) -> pa.BinaryArray:
-    """Encode one entry of the feature map per value, with this value alone; a null stays null.
+def entry_per_row(name: bytes, values: pa.BinaryArray, tags: tuple[bytes, ...]) -> pa.BinaryArray:
+    """Encode one entry of the feature map per row; a null stays null.
 
     Args:
-        values: the contents of the innermost field: a varint, four bytes of a float, or a string.
-        tags: the tags of the fields around it, innermost first, up to the feature's list: (ONE, INTS) for integers.
+        values: each row's bytes in the innermost field: a varint, four bytes of a float, a string, or a list of one of these.
+        tags: the tags of the fields around these bytes, innermost first: (ONE, INTS) for integers.
     """
 
     return prefixed(values, lambda size: entry_head(name, size, tags))
 
 
 def examples(entries: list[pa.BinaryArray]) -> list[bytes]:
-    """Encode one tf.train.Example per row, from arrays of the rows' feature map entries; a null entry is left out."""
+    """Encode one tf.train.Example per row. Each array of `entries` has a feature map entry per row; a null is left out."""
     # not null_handling="skip", which loses the row when all of its entries are null (pyarrow 25)
     bodies = [pc.fill_null(entry, b"") for entry in entries]
     body = pc.binary_join_element_wise(*bodies, b"") if len(bodies) > 1 else bodies[0]

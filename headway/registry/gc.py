@@ -1,17 +1,17 @@
 """Garbage collection: removes outputs, checkpoints, runs, serving copies and old versions that nothing refers to.
 
     with removal_lock(store) as remover:          # no run of any pipeline is active or starts meanwhile
-        garbage = collect(store, keep_runs=20)    # a plan: nothing is touched
+        garbage = collect(store, keep_runs=20)    # lists the garbage, and deletes nothing
         removed = remove(remover, garbage)
 
-Kept: the newest `keep_runs` runs of each pipeline and the run that made each version, with every output that they or a
-version point at; all versions, or with `keep_versions` the newest so many, the last ten champions, the anchor (to which
-candidates are compared beside the champion), and whatever an alias points at; the champion's serving copy and the two
-newest (a server may still have the one before loaded); checkpoints of a training that did not end, and pages of
-comparisons, for two weeks; and whatever a reader holds (`headway.registry.leases`).
+Runs: the newest `keep_runs` of each pipeline are kept, and the run that made each version. Outputs: kept if such a run or a
+version refers to them. Versions: all are kept; with `keep_versions`, only the newest so many, the last ten champions, the
+anchor (with which the gate also compares candidates), and versions with an alias. Serving copies: the champion's and the two
+newest are kept, since a server may still have the one before loaded. Checkpoints of an unfinished training, and pages of
+comparisons, are kept for two weeks. Whatever a reader holds is kept, too (`headway.registry.leases`).
 
-A run holds a lease on what it works with, and `removal_lock` refuses while there is one; a run that begins later waits.
-Versions and serving copies are removed under their model's lock, after another look at the pointers.
+A run holds a lease on the folders that it uses. While there is such a lease, `removal_lock` refuses. A run that begins later
+waits. Versions and serving copies are removed under their model's lock, after another look at the pointers.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ OUTPUTS = ("stages", "runs", "checkpoints")
 SERVING_COPIES, CHAMPIONS = 2, 10
 CHECKPOINT_SECONDS = 14 * 24 * 3600
 COMPARED = "compare-"
-"""The prefix of the pages that `headway compare` leaves in runs/."""
+"""The prefix of the names of the pages that `headway compare` leaves in runs/."""
 COMPARED_SECONDS = 14 * 24 * 3600
 
 
@@ -62,10 +62,10 @@ def run_lease(
     wait_seconds: float = WAIT_SECONDS,
     on_wait: Callable[[str], None] = lambda who: None,
 ) -> Iterator[Lock]:
-    """Hold a lease in the block, so that nothing which the run `run` reads or writes is removed as garbage.
+    """Hold a lease in the block, so that no file that the run `run` reads or writes is removed as garbage.
 
     Raises:
-        Locked: another process removes garbage, and still does after `wait_seconds`.
+        Locked: another process is still removing garbage after `wait_seconds`.
     """
     paths = [*OUTPUTS, f"models/{model}", f"serving/{model}"]
     with lease(store, paths, {"run": run}, wait_seconds=wait_seconds, on_wait=on_wait) as held:
@@ -76,7 +76,7 @@ def run_lease(
 class Garbage:
     path: Path
     bytes: int
-    """The bytes that removing it frees."""
+    """The number of bytes that removing this file or folder frees."""
     why: str
 
 
@@ -87,7 +87,7 @@ class CleanResult:
     removed: list[Garbage]
     bytes: int
     swept: list[Path]
-    """The temporary folders of dead processes that were removed too."""
+    """The temporary folders of dead processes and the uncommitted uploads, which were removed too."""
     in_use: list[Path]
     dry_run: bool
 
@@ -98,10 +98,10 @@ class CleanResult:
 
 
 def clean(store: Store, keep_runs: int, keep_versions: int | None, *, dry_run: bool) -> CleanResult:
-    """Collect the store's garbage, and remove it unless `dry_run`.
+    """Find the store's garbage. Unless `dry_run`, delete the garbage and the temporary folders of dead processes.
 
     Raises:
-        Locked: a pipeline runs, or another process collects.
+        Locked: a pipeline runs, or another process removes garbage.
     """
     with removal_lock(store) as remover:
         planned = collect(store, keep_runs=keep_runs, keep_versions=keep_versions)
@@ -115,9 +115,9 @@ def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -
     """Returns the garbage that `remove` would delete, with reasons; deletes nothing.
 
     Args:
-        keep_versions: how many of each model's newest versions to keep, besides the versions in pointers; None: all.
+        keep_versions: the number of each model's newest versions to keep, besides those that pointers name; None: all.
     """
-    models = [registry.Registry(store, name) for name in registry.names(store)]
+    models = [registry.Registry(store, name) for name in registry.model_names(store)]
     garbage = [item for model in models for item in _of_model(model, keep_versions)]
     old = {item.path for item in garbage}
     versions = [version for model in models for version in model.versions() if version.path not in old]
@@ -156,7 +156,7 @@ def _versions(model: registry.Registry, keep: int | None) -> Iterator[Garbage]:
 
 
 def _runs(store: Store, keep: int, makers: set[Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns the runs to keep, and the names of the other runs."""
+    """Returns the records of the runs to keep, and the names of the other runs. Runs named in `makers` are always kept."""
     kept: list[dict[str, Any]] = []
     dropped: list[str] = []
     counts: dict[Any, int] = {}
@@ -196,17 +196,17 @@ def _serving(model: registry.Registry) -> list[Garbage]:
 
 
 def remove(remover: Remover, garbage: Sequence[Garbage], *, keep_versions: int | None = None) -> list[Garbage]:
-    """Delete garbage, except items that are in use or referred to by now; return the deleted items.
+    """Delete garbage, and return the deleted items. Items that are in use, or to which something refers by now, are left.
 
     Raises:
-        Locked: this process paused so long that the right to collect was lost.
+        Locked: this process paused so long that it lost the removal lock.
     """
     store = remover.store
     places = {item.path.relative_to(store.root).as_posix(): item for item in garbage}
     others = [place for place in places if place.partition("/")[0] not in OUTPUTS]
     free = remover.claim(OUTPUTS, others)
     removed = []
-    for name in registry.names(store):
+    for name in registry.model_names(store):
         mine = [places[place] for place in places if place in free and place.split("/")[1] == name]
         if mine:
             model = registry.Registry(store, name)

@@ -1,15 +1,15 @@
-"""Leases: a reader of something in a store registers it, so that garbage collection leaves it alone.
+"""Leases: a process that reads paths of a store registers them, so that garbage collection leaves these paths alone.
 
     with lease(store, ["stages"], {"command": "run"}):           # any number of holders at a time
         ...
-    with leased_version(registry, "champion", "predict") as version:  # of a version: nobody removes it meanwhile
+    with leased_version(registry, "champion", "predict") as version:  # nobody removes the version meanwhile
         load(version.saved_model)
 
-A lease is a lock of a name of its own, locks/use-<token>.json, that lists paths of the store; it is renewed while its holder
-lives, and counts for nothing once the holder is dead. Who removes says in its lock's file what (`Remover`). A reader first
-writes its lease and then looks at what is being removed; a remover first writes what it will remove and then looks at the
-leases. So of the two at least one sees the other, on a disk and in a bucket: the remover passes over what a lease names, and
-a reader that came second waits until the remover says that it was passed over, or is done.
+A lease is a lock with a unique name, locks/use-<token>.json, that lists paths of the store. It is renewed while its holder
+lives, and is ignored once the holder is dead. A remover lists in its own lock's file what it will remove (`Remover`). A reader
+first writes its lease, and then looks at that list. A remover first writes the list, and then looks at the leases. So at least
+one of the two sees the other, on a disk and in a bucket. The remover skips paths that a lease names. A reader that came second
+waits until the list lacks its paths, or the remover is done.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ REMOVER = "gc"
 WAIT_SECONDS = 60.0
 _LEASE = "use-"
 _MOVED = 5
-"""The number of tries of `leased_version` while the pointer moves on and the version that it named is removed."""
+"""How often `leased_version` tries, since the version may be removed and the pointer moved before the lease is written."""
 
 
 @contextlib.contextmanager
@@ -44,10 +44,10 @@ def lease(
     """Hold `paths` of the store (folders or files, relative to it), so that nothing in them is removed meanwhile.
 
     Args:
-        facts: what the lease says of its holder, for others to read.
+        facts: entries of the lease that describe its holder to others, such as the command.
 
     Raises:
-        Locked: some of them are being removed, still after `wait_seconds`.
+        Locked: some of the paths are still being removed after `wait_seconds`.
     """
     held = store.lock(f"{_LEASE}{uuid.uuid4().hex[:12]}", facts | {"uses": list(paths)}, once=True)
     remover = store.lock(REMOVER)
@@ -72,14 +72,14 @@ def lease(
 def leased_version(
     registry: Registry, name: str, command: str, *, note: Callable[[str], None] = lambda text: None
 ) -> Iterator[Version]:
-    """Check all bytes of the version that `name` names (a number, champion, previous, an alias), and hold a lease on it
-    until the block ends.
+    """Yields the version that `name` names (a number, champion, previous, an alias), after a check of all its bytes. Holds a
+    lease on the version until the block ends.
 
     Args:
         note: called with a message if the lease cannot be written, so that nobody knows of this reader.
 
     Raises:
-        StoreError, ConfigError: as `Registry.named`; a byte of the version has changed.
+        StoreError, ConfigError: as `Registry.named`, and also if a byte of the version has changed.
     """
     for attempt in range(_MOVED):
         number = registry.number(name)
@@ -110,7 +110,7 @@ class Remover:
         self.store, self.lock = store, lock
 
     def users(self, paths: Iterable[str]) -> list[dict[str, Any]]:
-        """Returns the living holders of leases on anything in `paths`; deletes the leases of dead ones."""
+        """Returns the facts about each living holder of a lease on anything in `paths`. Deletes the leases of dead holders."""
         wanted, found = list(paths), []
         for name in self.store.children(self.store.locks):
             if not (name.startswith(_LEASE) and name.endswith(".json")):
@@ -124,7 +124,7 @@ class Remover:
         return found
 
     def claim(self, always: Sequence[str], paths: Iterable[str]) -> set[str]:
-        """Announce the removal of `always` and `paths`; returns the part of `paths` that has no lease.
+        """Announce the removal of `always` and `paths`. Returns those of `paths` on which nobody holds a lease.
 
         Raises:
             Locked: the removal lock was lost, since this process paused for too long.
@@ -139,6 +139,6 @@ class Remover:
 
 
 def overlap(some: Iterable[str], others: Iterable[str]) -> bool:
-    """Returns whether a path of one list is, lies in, or holds a path of the other."""
+    """Returns whether a path of one list equals, lies in, or contains a path of the other list."""
     mine, theirs = [tuple(path.split("/")) for path in some], [tuple(path.split("/")) for path in others]
     return any(a[: len(b)] == b[: len(a)] for a in mine for b in theirs)

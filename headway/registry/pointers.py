@@ -1,9 +1,9 @@
-"""Pointers to a version: one small file each, replaced as a whole, that also holds every change it ever saw.
+"""Pointers to a model version. Each is one small file, replaced as a whole, that also holds the history of its changes.
 
     champion = Pointer(store, folder, "champion")
     champion.history()                        # oldest first; [] when it never pointed anywhere
     champion.number()                         # 3; None when it points nowhere
-    champion.move(event)                      # the change itself: one atomic write
+    champion.move(events, event)              # adds a change to the history `events`: one atomic write
 
 The champion is a pointer, and so is every alias (`stable`, `shadow`, ...): models/<name>/<pointer>.json. Whoever moves one
 holds the model's lock.
@@ -26,7 +26,7 @@ from headway.storage.store import Store
 CHAMPION, PREVIOUS = "champion", "previous"
 RESERVED = (CHAMPION, PREVIOUS, "latest")
 NOBODY = 0
-"""The value of an argument `against` when the pointer named no version as the caller decided."""
+"""The value of the argument `against` if the pointer named no version when the caller decided."""
 _ALIAS = re.compile(r"(?!v[0-9]+$)[a-z][a-z0-9_-]{0,39}")
 """A pattern for the names of aliases; v2 would be taken for version 2."""
 
@@ -41,7 +41,7 @@ class Event(Frozen):
     """The version that the pointer names from then on; for a removal, the version that it named."""
     previous: int | None
     serving: int | None = None
-    """The champion's number under serving/<name>/."""
+    """The number of the champion's serving copy, serving/<name>/<number>/; None for an alias."""
     reason: str
     by: str = ""
     """The author of the change, as user@host."""
@@ -51,7 +51,7 @@ class Event(Frozen):
     """The reason why the gate promoted the version: first model, better, newer data, or forced; None: a person chose
     it."""
     anchor: bool = True
-    """Whether candidates with newer data are compared with this version from then on, beside the champion."""
+    """Whether the version becomes the anchor, with which the gate also compares candidates with newer data."""
 
     def says(self) -> str:
         """Returns the time, the author and the run of the change as text: "on 2026-11-23 04:14 UTC by me@host"."""
@@ -60,7 +60,7 @@ class Event(Frozen):
 
 
 class Pointer:
-    """A pointer to a version of a model."""
+    """A pointer to one version of a model: the champion, or an alias."""
 
     def __init__(self, store: Store, folder: Path, name: str):
         self.store, self.name, self.path = store, name, folder / f"{name}.json"
@@ -70,12 +70,12 @@ class Pointer:
         """Returns every change, oldest first.
 
         Raises:
-            StoreError: its file is damaged.
+            StoreError: the pointer's file is damaged.
         """
         return self._look()[0]
 
     def _look(self) -> tuple[list[Event], str | None]:
-        """Returns every change, and the tag of the pointer's object; None when there is no object."""
+        """Returns every change, and the tag that identifies the file's content; [] and None when there is no file."""
         stored = self.store.objects.look(self._key)
         if stored is None:
             return [], None
@@ -98,11 +98,11 @@ class Pointer:
 
         Args:
             events: the pointer's history now.
-            against: the version that it named at the decision, `NOBODY` for none; None: no check.
+            against: the version that the pointer named at the decision, `NOBODY` for none; None: no check.
             what: what the caller decided, for the message: "version 4 was compared with version 3".
 
         Raises:
-            Overtaken: somebody moved it meanwhile; says who, and when.
+            Overtaken: somebody moved the pointer meanwhile; the error says who, and when.
         """
         found = _points_at(events) or NOBODY
         if against is None or found == against:
@@ -118,7 +118,7 @@ class Pointer:
         raise Overtaken(f"{what}, but {change}{who}", where=str(self.path), fix=fix)
 
     def move(self, events: list[Event], event: Event) -> None:
-        """Add `event` to the history `events` and point at its version, in one atomic write.
+        """Append `event` to the history `events`, and point at the event's version, in one atomic write.
 
         Raises:
             Overtaken: `events` is not the pointer's history any more.
@@ -165,7 +165,7 @@ def aliases(store: Store, folder: Path) -> list[str]:
 
 
 def is_alias(name: str) -> bool:
-    """Returns whether `name` is allowed as the name of an alias, whether or not there is one."""
+    """Returns whether `name` is allowed as the name of an alias, whether or not such an alias exists."""
     return name not in RESERVED and _ALIAS.fullmatch(name) is not None
 
 

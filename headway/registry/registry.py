@@ -3,21 +3,21 @@
     registry = Registry(store, "flights")
     version = registry.publish(saved_model, facts={"run": "...", "train": fingerprint})
     registry.promote(version.number, reason="no worse than version 3", against=3)
-    registry.rollback()                       # to the champion before
+    registry.rollback()                       # to the champion before the present one
     registry.set_alias("shadow", version.number)
     registry.named("shadow")                  # a version by number, champion, previous, or alias
 
 Layout: models/<name>/<version>/ (immutable: version.json, saved_model/, manifest.json), models/<name>/champion.json and
 <alias>.json (each one atomic pointer with its history), serving/<name>/<n>/ (what TensorFlow Serving watches).
 
-A promotion prepares the serving copy aside, which is all that takes time or space; then moves the pointer, which is the
-promotion; then renames the copy into place. A process that dies before the pointer moved has promoted nothing and
-serves nothing new; one that dies after it leaves a pointer that names the serving number that is missing, and `repair`
-(or the same promotion again) puts it there. The other order would serve a model that no history knows of, and a
-rollback, asked for because of it, would go back one version too far.
+A promotion has three steps. It prepares the serving copy in a temporary folder, the only step that takes time or space. It
+moves the pointer, which is the promotion itself. It renames the copy into place. A process that dies before the second step has
+promoted nothing, and serves nothing new. If it dies after that step, the pointer names a serving copy that is missing; `repair`
+(or the same promotion again) puts the copy there. Were the copy served before the pointer moves, a model could be served that
+no history knows of. A rollback because of that model would go back one version too far.
 
-A caller that moves a pointer says which version it named when the caller decided (`against`): of two decisions at once
-the first wins, and the second is refused (`Overtaken`), since it rests on what is no longer so.
+A caller that moves a pointer passes `against`, the version that the pointer named when the caller decided. Of two decisions at
+once, the first wins. The second is refused (`Overtaken`), since the pointer now names another version.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ from headway.storage.atomic_io import copy_tree, writing
 from headway.storage.manifest import Manifest
 from headway.storage.store import Store
 
-__all__ = ["NOBODY", "Event", "Registry", "Version", "names"]
+__all__ = ["NOBODY", "Event", "Registry", "Version", "model_names"]
 
 
 class Registry(Versions):
@@ -70,10 +70,10 @@ class Registry(Versions):
         """Returns what a version was made from (run, code, config, spans, shards, raw files), and the events that made
         it the champion.
 
-        It is read from lineage.json in the version's folder, which outlives the run's record and its outputs.
+        The first part is read from lineage.json in the version's folder, which outlives the run's record and outputs.
 
         Raises:
-            StoreError: that file is missing or damaged, or has another format.
+            StoreError: lineage.json is missing or damaged, or has another format.
         """
         path = version.path / LINEAGE
         try:
@@ -96,27 +96,27 @@ class Registry(Versions):
         return None if number is None else self.version(number)
 
     def anchor(self) -> int | None:
-        """Returns the version to which candidates with newer data are compared beside the champion. It is the last one
-        promoted because it was better, or chosen by a person; None before the first promotion."""
+        """Returns the number of the anchor, often an older version, with which the gate also compares candidates with newer
+        data. It was the last to be promoted as better or chosen by a person. None before the first promotion."""
         return anchor_of(self.history())
 
-    def decided_against(self) -> int:
-        """Returns the champion's number, to be passed as `against` to `promote` and `rollback`; or NOBODY."""
+    def champion_or_nobody(self) -> int:
+        """Returns the champion's number, or NOBODY (0) without a champion: the `against` of `promote` and `rollback`."""
         return self._champion.number() or NOBODY
 
     def previous(self) -> int | None:
-        """Returns the number of the version to which a rollback would go back; None when there is none."""
+        """Returns the number of the version to which a rollback would go back; None when there is no such version."""
         return next(self._before(self.history()), None)
 
     def _before(self, events: list[Event]) -> Iterator[int]:
-        """Yields the earlier champions that were not rolled back or removed, latest first; one may be damaged."""
+        """Yields the numbers of earlier champions, latest first. Versions that were rolled back or removed are left out."""
         gone, current = self.rolled_back(), events[-1].version if events else None
         earlier = dict.fromkeys(e.version for e in reversed(events) if e.version != current)
         there = self._numbers()
         return (number for number in earlier if number not in gone and number in there)
 
     def rolled_back(self) -> dict[int, str]:
-        """Returns {number: date and reason} of the versions that were rolled back and not promoted again."""
+        """Returns, by version number, when and why a version was rolled back, unless it was promoted again since."""
         gone: dict[int, str] = {}
         for event in self.history():
             if event.kind == "rollback" and event.previous is not None:
@@ -125,10 +125,10 @@ class Registry(Versions):
         return gone
 
     def aliases(self) -> dict[str, int]:
-        """Returns {alias: version number} of the aliases that name a version.
+        """Returns the version number that each alias points at, by the alias's name. Removed aliases are left out.
 
         Raises:
-            StoreError: the file of one is damaged.
+            StoreError: an alias's file is damaged.
         """
         found = {name: self._pointer(name).number() for name in aliases(self.store, self.folder)}
         return {name: number for name, number in found.items() if number is not None}
@@ -145,13 +145,13 @@ class Registry(Versions):
         """Returns the version that a number, `champion`, `previous` or an alias names.
 
         Raises:
-            StoreError: there is none, or it is damaged.
+            StoreError: there is no such version, or it is damaged.
             ConfigError: no alias has this name.
         """
         return self.version(self.number(name))
 
     def number(self, name: str) -> int:
-        """Returns the number of the version that `name` names; raises as `named`, but not for a damaged version."""
+        """Returns the number of the version that `name` names, without a check of that version. Otherwise raises as `named`."""
         if name.isdecimal():
             return int(name)
         if name == CHAMPION:
@@ -184,13 +184,13 @@ class Registry(Versions):
         """Make a version the champion and serve it. If it is the champion already, only ensure that it is served.
 
         Args:
-            run, basis: the run that decided, and the gate's reason (`Event`); kept in the history.
-            anchor: whether candidates with newer data are compared with this version from now on.
+            run, basis: the run that decided, and the gate's reason (`Event.basis`), for the history.
+            anchor: whether this version becomes the anchor, with which candidates with newer data are also compared.
             force: allow a version that was rolled back.
-            against: the champion that it was compared with, `NOBODY` if there was none; None: any.
+            against: the champion with which the version was compared, `NOBODY` if there was none; None: no check.
 
         Raises:
-            StoreError: it does not exist, is damaged, or was rolled back.
+            StoreError: the version does not exist, is damaged, or was rolled back.
             Overtaken: another champion than `against` is in production.
         """
         with self.lock():
@@ -214,10 +214,10 @@ class Registry(Versions):
 
         Args:
             force: allow a version `to` that was itself rolled back.
-            against: the champion that is to be replaced; None: any.
+            against: the champion that is to be replaced; None: whichever there is.
 
         Raises:
-            StoreError: there is nothing to go back to.
+            StoreError: there is no earlier champion; or `to` never was champion, is so now, is damaged, or was rolled back.
             Overtaken: another champion than `against` is in production.
         """
         with self.lock():
@@ -248,12 +248,12 @@ class Registry(Versions):
         """Point an alias at a version; nothing changes if it points there already.
 
         Args:
-            against: the version that it named when the caller decided, `NOBODY` for none; None: any.
+            against: the version that the alias named when the caller decided, `NOBODY` for none; None: no check.
 
         Raises:
             ConfigError: the name is not allowed for an alias.
             StoreError: the version does not exist or is damaged.
-            Overtaken: the alias points elsewhere than at `against`.
+            Overtaken: the alias does not point at `against` any more.
         """
         check_alias(name)
         with self.lock():
@@ -286,7 +286,7 @@ class Registry(Versions):
         return event
 
     def repair(self) -> bool:
-        """Publish the champion's serving copy if a crash or a change by hand left it missing; return whether it was."""
+        """Publish the champion's serving copy if it is missing, as after a crash. Returns whether the copy was missing."""
         with self.lock():
             events = self.history()
             return bool(events) and self.copies.repair(events[-1], self.verified)
@@ -297,7 +297,7 @@ class Registry(Versions):
             raise self._refused(f"version {number} was rolled back {why}", "it returns only by force (--force)")
 
     def _point(self, number: int, events: list[Event], **facts: Any) -> Event:
-        """Prepare the serving copy, move the champion's pointer, then publish the copy; the module says why."""
+        """Prepare the serving copy, move the champion's pointer, then publish the copy. The module docstring says why."""
         version = self.verified(number)
         serving = self.copies.next_number(events)
         with writing(self.store.root), self.copies.prepared(version) as aside:
@@ -306,7 +306,7 @@ class Registry(Versions):
         return event
 
     def verify(self) -> Iterator[tuple[Path, str]]:
-        """Yields (file, problem) for damage of versions, pointers and the champion's serving copy; reads every byte."""
+        """Yields each damaged file of versions, pointers and the champion's serving copy, with the problem. Reads every byte."""
         for number in self._numbers():
             path = self.folder / str(number)
             manifest = self.store.manifest(path)
@@ -333,7 +333,7 @@ class Registry(Versions):
             yield from self.copies.verify(manifest, pointer.history()[-1])
 
 
-def names(store: Store) -> list[str]:
+def model_names(store: Store) -> list[str]:
     """Returns the names of the models that have versions in a store, sorted."""
     return [name for name in store.children(store.root / "models") if not name.startswith(".")]
 
@@ -345,11 +345,11 @@ class ServingCopies:
         self.store, self.folder = store, store.root / "serving" / name
 
     def copy_path(self, number: int | None) -> Path:
-        """Returns the folder of a copy; for None the path .../None, at which nothing is ever published."""
+        """Returns the folder of the copy with this number. For None, it is a path at which nothing is ever published."""
         return self.folder / str(number)
 
     def next_number(self, events: list[Event]) -> int:
-        """Returns the number of the next copy: one above every copy's, and every one in the champion's history."""
+        """Returns the number for the next copy: one more than the largest number of the existing copies and in `events`."""
         used = [*numbered_children(self.store, self.folder), *(event.serving or 0 for event in events)]
         return max(used, default=0) + 1
 
@@ -363,7 +363,7 @@ class ServingCopies:
             yield aside
 
     def repair(self, event: Event, version: Callable[[int], Version]) -> bool:
-        """Publish the copy that `event` names if it is missing; return whether it was. `version` loads its version."""
+        """Publish the copy that `event` names if it is missing; return whether it was missing. `version(n)` loads version n."""
         target = self.copy_path(event.serving)
         if self.store.is_published(target):
             return False
@@ -372,7 +372,7 @@ class ServingCopies:
         return True
 
     def verify(self, champion: Manifest, event: Event) -> Iterator[tuple[Path, str]]:
-        """Yields (file, problem) for damage of the champion's serving copy; reads every byte."""
+        """Yields the file and the problem for each damage to the serving copy of the champion's `event`. Reads every byte."""
         served = self.copy_path(event.serving)
         if not self.store.is_published(served):
             yield served, f"is gone: version {event.version} is the champion and not served; promote it again"

@@ -56,8 +56,8 @@ class Versions:
         return [found for number in self._numbers() if isinstance(found := self._read(number), Version)]
 
     def damaged(self) -> dict[int, str]:
-        """Returns {number: problem} for the versions that cannot be used, judged by their manifests and the sizes of
-        their files."""
+        """Returns the problem of each version that cannot be used, by version number. Checks manifests and file sizes, but
+        not the files' bytes."""
         return {n: found.problem for n in self._numbers() if isinstance(found := self._read(n), StoreError)}
 
     def _numbers(self) -> list[int]:
@@ -81,7 +81,7 @@ class Versions:
         """Returns one version.
 
         Raises:
-            StoreError: it does not exist or is damaged.
+            StoreError: the version does not exist, or is damaged.
         """
         if number not in self._numbers():
             numbers = ", ".join(str(v.number) for v in self.versions()) or "none"
@@ -95,7 +95,7 @@ class Versions:
         """Returns one version after a check of all of its bytes.
 
         Raises:
-            StoreError: it does not exist or is damaged.
+            StoreError: the version does not exist, or is damaged.
         """
         version = self.version(number)
         manifest = self.store.manifest(version.path)
@@ -113,7 +113,7 @@ class Versions:
         return StoreError(problem, where=str(self.folder), fix=fix)
 
     def find(self, key: str, value: Any) -> Version | None:
-        """Returns the newest undamaged version whose facts hold `value` under `key`; None when there is none."""
+        """Returns the newest undamaged version whose facts hold `value` under `key`; None when no version does."""
         return next((v for v in reversed(self.versions()) if v.facts.get(key) == value), None)
 
     def publish(self, saved_model: Path, facts: dict[str, Any], lineage: dict[str, Any] | None = None) -> Version:
@@ -121,7 +121,7 @@ class Versions:
 
         Args:
             facts: JSON; what later runs and people need to know of the version.
-            lineage: JSON; what the version was made from (`Registry.lineage`).
+            lineage: JSON; what the version was made from (`Registry.lineage`); None: it is not stored.
         """
         with self.lock(), writing(self.store.root):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ class Versions:
         return self.version(number)
 
     def _pointed_at(self) -> Iterator[int]:
-        """Yields every version that a pointer has ever named."""
+        """Yields the number of every version that the champion's pointer or an alias has ever named."""
         for name in (CHAMPION, *aliases(self.store, self.folder)):
             with contextlib.suppress(*([] if name == CHAMPION else [StoreError])):  # an alias is `verify`'s to name
                 yield from (event.version for event in self._pointer(name).history())
@@ -168,5 +168,5 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
 
 
 def numbered_children(store: Store, folder: Path) -> list[int]:
-    """Returns the names in `folder` that are numbers (of versions, of serving copies) as integers, ascending."""
+    """Returns as integers, ascending, the names in `folder` that are numbers: of versions, or of serving copies."""
     return sorted(int(name) for name in store.children(folder) if name.isdigit())

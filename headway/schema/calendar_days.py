@@ -1,4 +1,4 @@
-"""The calendar in NumPy: splits days, seconds or smaller units since 1970-01-01 into parts, and counts the days of dates.
+"""The calendar in NumPy: computes parts of dates and times, such as the month, and counts the days of dates since 1970-01-01.
 
 parts_of(days, "date", "weekday")              # 0 Monday ... 6 Sunday
 parts_of(seconds, "epoch_seconds", "month")
@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Temporal = Literal["date", "timestamp", "epoch_seconds", "epoch_milliseconds", "epoch_nanoseconds"]
-"""The unit of stored integers: days, microseconds, or what the files themselves count."""
+"""The unit in which stored integers count since 1970-01-01: days, microseconds, or the unit of the files."""
 Part = Literal[
     "year", "quarter", "month", "week", "day", "day_of_year", "weekday", "hour", "minute", "second", "elapsed"
 ]
 PARTS: tuple[str, ...] = get_args(Part)
 CLOCK = frozenset({"hour", "minute", "second"})
-"""The parts that a time has and a date has not."""
+"""The parts of a time of day, which a date does not have."""
 CYCLES: dict[str, tuple[int, int]] = {
     "quarter": (1, 4),
     "month": (1, 12),
@@ -32,9 +32,9 @@ CYCLES: dict[str, tuple[int, int]] = {
     "minute": (0, 59),
     "second": (0, 59),
 }
-"""The parts that are categories, with their least and greatest value."""
+"""The parts that are used as categories, with the least and the greatest value of each."""
 DAY = 86_400_000_000
-"""The microseconds of a day."""
+"""The number of microseconds in a day."""
 PER_DAY: dict[Temporal, int] = {
     "date": 1,
     "epoch_seconds": DAY // 1_000_000,
@@ -49,7 +49,7 @@ UNITS: dict[Temporal, str] = {
     "timestamp": "microseconds",
     "epoch_nanoseconds": "nanoseconds",
 }
-"""The words for what each unit counts since 1970-01-01."""
+"""The word for each unit in which times are counted since 1970-01-01."""
 _NUMPY: dict[Temporal, Any] = {
     "date": "D",
     "epoch_seconds": "s",
@@ -67,15 +67,15 @@ def days_of(year: Integers, month: Integers, day: Integers) -> Integers:
 
 
 def dates_exist(year: Integers, month: Integers, day: Integers) -> NDArray[np.bool_]:
-    """Returns whether each date exists."""
+    """Returns a mask of the combinations of year, month and day that are dates."""
     inside = (month >= 1) & (month <= 12)
     longest = days_of(year, month + 1, np.ones_like(day)) - days_of(year, month, np.ones_like(day))
     return np.asarray(inside & (day >= 1) & (day <= longest))
 
 
 def moment(value: float, unit: Temporal) -> str:
-    """Returns the text of a stored date (days), timestamp (microseconds, UTC) or epoch time: '2013-01-01', '2013-01-01
-    10:00:00'; a midnight is only the date, and fractions are cut off."""
+    """Returns the text of a stored date (days), timestamp (microseconds, UTC) or epoch time: '2013-01-01', '2013-01-01 10:00:00'.
+    At midnight it is only the date. Fractions of a second are cut off."""
     if not math.isfinite(value):
         return str(value)
     # in its own unit: of garbage the microseconds may be more than an int64 holds, whose least value is NumPy's no time
@@ -84,12 +84,12 @@ def moment(value: float, unit: Temporal) -> str:
 
 
 def parts_of(values: NDArray[Any], unit: Temporal, part: str) -> Integers:
-    """Returns a part, such as the month, of stored dates (days) or times (UTC)."""
+    """Returns a part, such as the month, of stored dates or times (UTC), which count in `unit` since 1970-01-01."""
     return np.asarray(part_of(np.asarray(values).astype(np.int64), unit, part))
 
 
 def part_of(values: Any, unit: Temporal, part: str) -> Any:
-    """Returns what `parts_of` does, with integer arithmetic alone, which NumPy and a graph of TensorFlow both have."""
+    """Returns what `parts_of` does, by integer arithmetic alone. So it works in NumPy and in a graph of TensorFlow."""
     if part == "elapsed":
         return values
     per_day = PER_DAY[unit]

@@ -3,11 +3,10 @@
     schema = Schema(columns=(Column(name="carrier", type="bytes", nullable=False),))
     schema.column("carrier").encoding          # "dictionary"
 
-Stored types are few on purpose, and computed types are the same: int64, float32 and bytes. Booleans are stored as 0/1,
-dates as days, timestamps as microseconds since the epoch, decimals and doubles as float32, text as UTF-8 bytes.
-A column holds one value per row (shape `()`), always n of them (`(n,)`, a vector), or any number (`(None,)`, a list).
-How a schema is inferred stands in `headway.schema_inference.column_types`, how it is kept beside a pipeline in
-`headway.schema.pbtxt`.
+There are few stored types, and values are computed in the same types: int64, float32 and bytes. Booleans are stored as 0/1, dates
+as days, timestamps as microseconds since the epoch, decimals and doubles as float32, text as UTF-8 bytes. A column holds one
+value per row (shape `()`), always n of them (`(n,)`, a vector), or any number (`(None,)`, a list).
+`headway.schema_inference.column_types` infers a schema. `headway.schema.pbtxt` keeps it beside a pipeline.
 """
 
 import hashlib
@@ -28,32 +27,32 @@ from headway.schema.parse_rules import Parse
 StoredType = Literal["int64", "float32", "bytes"]
 Role = Literal["feature", "weight", "key", "time", "group", "passthrough", "ignore", "label"]
 Meaning = Literal["identifier", "category"]
-"""The meaning of integers or texts that name things: see `headway.schema_inference.identifiers`."""
+"""Whether integers or texts that name things are identifiers or categories (`headway.schema_inference.identifiers`)."""
 LABEL = "label"
-"""The name that the label is stored under."""
+"""The name under which the label is stored."""
 UNIT = "/unit"
-"""The name of the column that says which unit of the split a row belongs to, as an int64 code; no column of the data
-may have a slash in its name. Null: the row is a unit by itself. Without the column, rows were split one by one."""
+"""The name of the column with each row's unit, an int64 code: rows of a unit, such as a customer, go into one split. A null is a
+unit by itself. Without the column, rows were split one by one. A column of the data may have no slash in its name."""
 ARROW: dict[str, pa.DataType] = {
     "int64": pa.int64(),
     "float32": pa.float32(),
     "bytes": pa.binary(),
     "float64": pa.float64(),
 }
-"""The Arrow types of the stored types; the last one belongs to `Column.in_float64`, and no record holds it."""
+"""The Arrow type of each stored type. float64 is for `Column.in_float64` only; records do not hold it."""
 STORED: dict[str, StoredType] = {"int": "int64", "float": "float32", "string": "bytes"}
-"""The stored types by the words that configs use."""
+"""The stored type for each word that a config uses for a type."""
 _LISTED = 40
-"""The number of names that a fix lists before it says how many more there are."""
+"""The most names that a fix lists. For further names it says how many there are."""
 _PLAIN_NAME = re.compile(r"(?!(?i:yes|no|on|off|true|false|null)$)[A-Za-z_][\w.-]*", re.ASCII)
-"""A pattern for names that YAML takes for a key without quotes."""
+"""A pattern for names that need no quotes as a key in YAML."""
 
 
 Shape = tuple[()] | tuple[int | None]
 
 
 class ColumnConfig(Frozen):
-    """The config of one column; keys left out are inferred."""
+    """The config of one column. What is not set is inferred."""
 
     type: Literal["int", "float", "string"] | None = Field(
         default=None, description="int, float or string, whatever the sample shows; none: inferred"
@@ -87,7 +86,7 @@ class ColumnConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _several_roles(cls, value: Any) -> Any:
-        """Split a list such as `role: [group, feature]` into a role and whether the column is a feature besides."""
+        """Split a list such as `role: [group, feature]` into `role: group` and `feature: true`."""
         if not isinstance(value, dict) or not isinstance(value.get("role"), list | tuple):
             return value
         roles = list(value["role"])
@@ -116,37 +115,37 @@ class ColumnConfig(Frozen):
         return self
 
     def stored_shape(self) -> Shape | None:
-        """Returns the configured shape as `Column.shape` writes it; None when the files decide it."""
+        """Returns the configured shape in the form of `Column.shape`; None if the files decide it."""
         if self.shape is None:
             return None
         return () if self.shape == "scalar" else (None,) if self.shape == "list" else (self.shape,)
 
 
 class Column(Frozen):
-    """One stored column."""
+    """One stored column: its name, its type, and how its raw values become stored ones."""
 
     name: str
     type: StoredType
     nullable: bool
     role: Role = "feature"
     encoding: Literal["plain", "dictionary"] = "plain"
-    """The encoding in which records hold the values, or the elements of lists and vectors."""
+    """How records encode the values, or the elements of lists and vectors: as they are, or as indices into a dictionary."""
     shape: Shape = ()
-    """The shape of a row's value: `()` is one value, `(n,)` n values, `(None,)` any number."""
+    """The shape of a row's value: `()` for one value, `(n,)` for n values, `(None,)` for any number."""
     separator: str | None = None
-    """The text between the values of a list that the files hold as text."""
+    """The text between the values of a list, if the files hold lists as text."""
     parse: Parse | None = None
-    """The rule by which text in the files becomes the stored number; None: only plain numbers do."""
+    """The rule by which text in the files becomes a stored number. None: only plain numbers are read."""
     null: tuple[str, ...] | None = None
-    """The texts that mean a missing value, in files and requests; None: only the null words of `source.csv`."""
+    """The texts that mean a missing value, in files and requests. None: only the null words of `source.csv` do."""
     temporal: Temporal | None = None
     """The unit of integers that are dates or times, such as days since 1970-01-01; None for other columns."""
     meaning: Meaning | None = None
-    """The meaning that `headway.schema_inference.identifiers` gave the column."""
+    """Whether the column holds identifiers or categories, as `headway.schema_inference.identifiers` infers; None: neither."""
     feature: bool = False
-    """Whether the model learns from the column although its role is another one."""
+    """Whether the model learns from the column although the column has another role than feature."""
     since: str | None = None
-    """The first span whose files have the column; where files of earlier spans lack it, its values are missing."""
+    """The first span whose files have the column. In files of earlier spans without the column, its values are missing."""
 
     @field_validator("name")
     @classmethod
@@ -168,8 +167,8 @@ class Column(Frozen):
 
     @property
     def names_things(self) -> bool:
-        """Whether the column's integers are names rather than quantities, by its sample or by its role as a group or
-        key."""
+        """Whether the column's integers are names rather than quantities. The sample decides, or the role: group and key are
+        names."""
         if self.type != "int64" or self.shape or self.temporal:
             return False
         return self.meaning == "category" or self.role in ("group", "key")
@@ -186,41 +185,40 @@ class Column(Frozen):
 
     @property
     def element(self) -> Self:
-        """The scalar column of a list's or vector's elements."""
+        """The scalar column of the elements of a list or vector. A scalar column is returned as it is."""
         changes = {"shape": (), "separator": None, "nullable": False, "parse": None, "null": None}
         return self.model_copy(update=changes) if self.shape else self
 
     @property
     def in_float64(self) -> Self:
-        """The column, as float64 if it is float32, for values that are copied or compared and must not be rounded to
-        float32."""
+        """The column with float64 in place of float32: for values that are copied or compared, and must not be rounded."""
         return self.model_copy(update={"type": "float64"}) if self.type == "float32" else self
 
     @property
     def arrow(self) -> pa.DataType:
-        """The Arrow type of the stored column, without dictionaries."""
+        """The Arrow type of the stored column, without dictionary encoding."""
         element = ARROW[self.type]
         return element if not self.shape else pa.list_(element, self.length) if self.length else pa.list_(element)
 
 
 UNIT_COLUMN = Column(name="unit", type="int64", nullable=True, role="key").model_copy(update={"name": UNIT})
-"""The column in which records hold the unit; it is not among the schema's columns, so that nothing learns from it."""
+"""The column in which records hold each row's unit. It is not in the schema, so that nothing learns from it."""
 
 
 class Schema(Frozen):
-    """The stored columns in the order of the source, with the known ranges and domains of their values."""
+    """The stored columns in the order of the source, and the known ranges and domains of their values."""
 
     columns: tuple[Column, ...]
     ranges: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)
-    """The least and the greatest value of each column that the schema file bounds."""
+    """By column: the least and the greatest value that the schema file allows. None: no such bound."""
     domains: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """The values of each string column that has few."""
+    """By string column with few values: all of them."""
     required: tuple[str, ...] = ()
-    """The columns that must have a value in every row, by the schema file."""
+    """The columns that must have a value in every row, as the schema file says."""
     split: tuple[Column, ...] = ()
-    """The columns that a split without a key hashes, in the types of the files; empty: they were not needed yet."""
+    """The columns that a split without a key hashes, in the types of the files. Empty: no split has needed them yet."""
     split_by_place: bool = False
-    """Whether a split without a key also hashes a row's place in its span, since few of the rows are distinct."""
+    """Whether a split without a key also hashes each row's position in its span, because few of the rows are distinct."""
 
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
@@ -229,7 +227,7 @@ class Schema(Frozen):
         return name in self._by_name()
 
     def column(self, name: str) -> Column:
-        """Returns the column called `name`; raises ConfigError, which suggests a known name, if there is none."""
+        """Returns the column called `name`. If there is none, raises ConfigError, which suggests a known name."""
         column = self._by_name().get(name)
         if column is None:
             raise no_column(name, self.names())
@@ -249,16 +247,16 @@ class Schema(Frozen):
 
 
 def named_for(columns: Sequence[Column], role: Role) -> str | None:
-    """Returns the name of the first column with a role; None when there is none."""
+    """Returns the name of the first column with this role; None if there is none."""
     return next((column.name for column in columns if column.role == role), None)
 
 
 def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = None) -> str:
-    """Returns the YAML that configures one or several columns, such as `columns: {fare: ignore}`.
+    """Returns the YAML that configures one or several columns, such as `columns: {fare: ignore}`; `what` is the setting of each.
 
     Args:
-        auto: whether the pipeline takes all columns (`columns: auto`). Then `"*": auto` has to stand beside the named
-            ones, or they would be the only columns. None: not known here, and both ways are given.
+        auto: whether the pipeline takes all columns (`columns: auto`). If so, `"*": auto` stands beside the named columns;
+            without it there would be no others. None: it is not known, and both ways are given.
     """
     keys = [
         name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
@@ -277,7 +275,7 @@ def no_column(name: str, names: Sequence[str], where: str | None = None) -> Conf
 
 
 def suggest(name: str, names: list[str], cutoff: float = 0.6) -> str:
-    """Returns the fix for an unknown name: the most similar known one, or the list of all."""
+    """Returns the fix for an unknown name: the most similar known name, or a list of all known names."""
     return did_you_mean(name, names, f"there is: {some(names, _LISTED)}", cutoff)
 
 
@@ -285,7 +283,7 @@ _TYPES: dict[StoredType, str] = {"int64": "integer", "float32": "number", "bytes
 
 
 def type_text(column: Column) -> str:
-    """Returns the type of a column in words: integer, time, list of texts."""
+    """Returns the type of a column in words, such as "integer", "time" or "list of texts"."""
     kind = _TYPES[column.type] if column.temporal is None else "date" if column.temporal == "date" else "time"
     if column.is_list:
         return f"list of {kind}s"

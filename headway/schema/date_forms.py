@@ -1,10 +1,10 @@
-"""Dates and times by a strptime form, or as ISO 8601.
+"""Parses dates and times, by a strptime form or as ISO 8601.
 
     parse_dates(pa.array(["31/12/1970"]), "%d/%m/%Y", clock=False)    # days since 1970-01-01, and which are wrong
     parse_dates(pa.array(["1970-01-01 00:00:01"]), None, clock=True)  # microseconds since 1970-01-01, UTC
-    parse_dates(pa.array(["2024Q1"]), "%YQ%q", clock=False)           # of a quarter, a month or a week its first day
+    parse_dates(pa.array(["2024Q1"]), "%YQ%q", clock=False)           # the first day of a quarter, a month or a week
 
-Besides Python's codes there is %q, the number of a quarter.
+A form is a text such as "%d/%m/%Y". Besides Python's codes it may have %q, the number of a quarter.
 """
 
 import re
@@ -51,10 +51,10 @@ ISO_TIME = (
 
 
 def pattern_of(form: str) -> str:
-    """Returns a regular expression for a strptime form, with a group for each part.
+    """Returns a regular expression for a strptime form, with a named group for each part of a date or time.
 
     Raises:
-        ValueError: the form has unsupported codes, or they do not make a date.
+        ValueError: the form has unsupported codes, or its codes do not make a date.
     """
     pattern, codes, place = "", set[str](), 0
     while place < len(form):
@@ -85,11 +85,11 @@ def pattern_of(form: str) -> str:
 
 
 def parse_dates(texts: pa.Array, form: str | None, *, clock: bool) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """Returns the days of dates, or the microseconds of times, since 1970-01-01 (int64), and which texts are not one.
+    """Returns days (dates) or microseconds (times) since 1970-01-01, as int64; and a mask of the texts that do not parse.
 
     Args:
         form: a strptime form; None: ISO 8601.
-        clock: whether they are times.
+        clock: whether the texts are times rather than dates.
     """
     iso = ISO_TIME if clock else ISO_DATE
     match = pc.extract_regex(texts, pattern_of(form) if form else f"^(?:{iso})$")
@@ -139,17 +139,17 @@ def parse_dates(texts: pa.Array, form: str | None, *, clock: bool) -> tuple[pa.A
 
 
 def iso_times(texts: pa.Array, unit: Temporal) -> pa.Array:
-    """Parse ISO 8601 texts to int64 in a unit; null where a text is not one. A time without a zone is UTC; a date has
-    no time."""
+    """Parse ISO 8601 texts to int64 in `unit`; null for any other text. A time without a zone is UTC. With the unit date, a text
+    must be a date without a time."""
     per_day = PER_DAY["date" if unit == "date" else "timestamp"]
-    return in_unit(parse_dates(texts, None, clock=unit != "date")[0], per_day, PER_DAY[unit])[0]
+    return convert_unit(parse_dates(texts, None, clock=unit != "date")[0], per_day, PER_DAY[unit])[0]
 
 
-def in_unit(values: pa.Array, per_day: int, wanted: int) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """Convert int64 times from `per_day` units a day to `wanted` units a day. Returns the times, and a mask of the
-    times that int64 cannot hold; these are null.
+def convert_unit(values: pa.Array, per_day: int, wanted: int) -> tuple[pa.Array, NDArray[np.bool_]]:
+    """Convert int64 times from `per_day` units a day to `wanted` units a day. Returns the times, and a mask of the times that
+    int64 cannot hold. In the result such times are null.
 
-    Fractions of a unit are rounded down, towards the past, before 1970 too.
+    Fractions of a unit are rounded down, towards the past, also before 1970.
     """
     missing = values.is_null().to_numpy(zero_copy_only=False)
     numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
@@ -162,7 +162,7 @@ def in_unit(values: pa.Array, per_day: int, wanted: int) -> tuple[pa.Array, NDAr
 
 
 def _of_week(year: Integers, week: Integers, weekday: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-    """Returns the days of ISO weeks, and which of them exist; the week with January 4 is the year's first."""
+    """Returns days of ISO weeks since 1970-01-01, and a mask of those that exist. A year's first week has January 4."""
     fourth = days_of(year, np.ones_like(year), np.full_like(year, 4))
     monday = fourth - parts_of(fourth, "date", "weekday") + 7 * (week - 1)
     exists = (week >= 1) & (parts_of(monday + 3, "date", "year") == year)

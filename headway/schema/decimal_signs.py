@@ -1,8 +1,8 @@
-"""Finds the decimal sign of numbers in text, as in 0,5 or 0.5, which says how to read 1,234 beside them.
+"""Finds whether numbers in text have a decimal comma or point, as in 0,5 or 0.5. This tells how to read 1,234 in the same text.
 
 sign_of(pa.array(["0,549", "12,125"]))        # ",": no group of thousands begins with 0
 sign_of(pa.array(["1,234", "5,678"]))         # "either"
-sign_of(pa.array(["a", "1", "2"]))            # None: nothing is separated
+sign_of(pa.array(["a", "1", "2"]))            # None: no number has a comma or a point
 sign_of_table(columns)                        # the sign that the columns of one table agree on
 """
 
@@ -21,11 +21,11 @@ _GROUPS = r"^\s*[+-]?[0-9]{1,3}(?:\.[0-9]{3})*\s*$"
 
 
 def sign_of(texts: pa.Array) -> DecimalSign | None:
-    """Returns the decimal sign of the numbers in a column; "either" if they leave it open or contradict each other;
-    None if none has a sign, or most texts are no numbers.
+    """Returns the decimal sign of a column's numbers; "either" if the numbers leave it open or contradict each other. None if no
+    number has a comma or a point, or most texts are no numbers.
 
     Args:
-        texts: distinct values.
+        texts: the distinct values of the column.
     """
     written = pc.match_substring_regex(texts, "[0-9][.,]|[.,][0-9]")
     first = texts.filter(written).slice(0, _FIRST)
@@ -41,7 +41,7 @@ def sign_of(texts: pa.Array) -> DecimalSign | None:
 
 
 def sign_of_table(columns: Iterable[pa.ChunkedArray]) -> DecimalSign:
-    """Returns the decimal sign that the columns of text or of doubles agree on; "either" if they show none or both."""
+    """Returns the decimal sign on which the columns of text or doubles agree; "either" if none has a sign, or both occur."""
     signs = set[DecimalSign | None]()
     for values in columns:
         if pa.types.is_string(values.type):
@@ -53,8 +53,8 @@ def sign_of_table(columns: Iterable[pa.ChunkedArray]) -> DecimalSign:
 
 
 def in_groups(texts: pa.ChunkedArray) -> bool:
-    """Returns whether all texts are digits, some in groups of three behind points, such as 1.234: thousands, if the
-    comma is the decimal sign."""
+    """Returns whether all texts are digits, some of them in groups of three behind points, such as 1.234. If the comma is the
+    decimal sign, the points separate thousands."""
     if not pa.types.is_string(texts.type):
         return False
     grouped = pc.all(pc.match_substring_regex(texts, _GROUPS)).as_py()

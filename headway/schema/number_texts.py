@@ -1,11 +1,11 @@
-"""Numbers as people write them: with currencies, units, thousands separators, shortened, or as a duration.
+"""Converts numbers as people write them: with currencies, units or thousands separators, shortened, or as durations.
 
     plain_numbers(pa.array(["$1,234.50", "(12)"]), "number")  # "1234.50", "-12": plain numbers, still text
     without_units(pa.array(["12 kg", "3.5kg"]), ("kg",))      # "12", "3.5"
     abbreviated(pa.array(["1.2M", "300k"]))                   # "1.2e6", "300e3"
     durations(pa.array(["1:02:03", "2:35 PM", "2h 50m"]))     # "3723", "52500", "10200": seconds
 
-What does not fit stays as it is.
+A text that does not fit stays as it is.
 """
 
 import functools
@@ -32,7 +32,7 @@ _PARTS_OF_NUMBER = ("open", "sign", "before", "inner", "whole", "rest", "after",
 _TRUE, _FALSE = ("1", "y", "yes", "t", "true", "on", "1.0"), ("0", "n", "no", "f", "false", "off", "0.0")
 SHORT = {"k": 3, "m": 6, "mn": 6, "mio": 6, "mln": 6, "million": 6, "millions": 6, "b": 9, "bn": 9, "billion": 9,
          "billions": 9, "thousand": 3, "t": 12, "tn": 12, "trillion": 12}  # fmt: skip
-"""The words behind a shortened number, in lower case, with the power of ten that each stands for."""
+"""The words that may follow a shortened number, in lower case, with the power of ten that each means."""
 _SHORTENED = (
     rf"(?i)^(?P<number>.*[0-9][.,]?)\s*(?P<word>{'|'.join(sorted(SHORT, key=len, reverse=True))})(?P<rest>[.)]?)$"
 )
@@ -49,7 +49,7 @@ _SPELLED = (
 
 
 def number_pattern(kind: str) -> str:
-    """Returns a regular expression for numbers of a kind, "number" or "decimal_comma", with a group for each part."""
+    """Returns a regular expression for numbers of a kind, "number" or "decimal_comma", with a named group for each part."""
     return (
         rf"^(?P<open>\(?)\s*(?P<sign>[-+−]?)\s*(?P<before>{_CURRENCY}?)\s*(?P<inner>[-+−]?)\s*"
         rf"(?P<whole>(?:{_GROUPS[kind]}|[0-9]+)?)(?P<rest>(?:{_FRACTION[kind]}[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*"
@@ -80,7 +80,7 @@ def plain_numbers(texts: pa.Array, kind: str) -> pa.Array:
 
 
 def may_be_number(texts: pa.Array) -> pa.Array:
-    """Returns whether each text has a digit and no word of four letters: a currency has at most three."""
+    """Returns a mask of the texts that have a digit and no word of four letters: a currency has at most three letters."""
     return pc.and_(pc.match_substring_regex(texts, "[0-9]"), pc.invert(pc.match_substring_regex(texts, "[A-Za-z]{4}")))
 
 
@@ -91,13 +91,13 @@ def plain_booleans(texts: pa.Array) -> pa.Array:
 
 
 def without_units(texts: pa.Array, units: Sequence[str]) -> pa.Array:
-    """Returns the texts without the unit behind the number, in upper or lower case."""
+    """Returns the texts without the unit that follows the number. The unit may be in upper or lower case."""
     either = "|".join(re.escape(unit) for unit in sorted(units, key=len, reverse=True))
     return pc.replace_substring_regex(texts, rf"(?i)([0-9.,)])\s*(?:{either})$", r"\1")
 
 
 def abbreviated(texts: pa.Array) -> pa.Array:
-    """Returns shortened numbers such as 1.2M with an exponent, 1.2e6, and other numbers as plain ones, all as text."""
+    """Returns shortened numbers with an exponent, 1.2M as 1.2e6, and other numbers as plain ones. All stay text."""
     match = pc.extract_regex(texts, _SHORTENED)
     if match.null_count == len(match):
         return plain_numbers(texts, "number")
@@ -114,7 +114,7 @@ def abbreviated(texts: pa.Array) -> pa.Array:
 
 
 def durations(texts: pa.Array) -> pa.Array:
-    """Convert durations and times of the day to seconds, as text; in 1:30 the first part is hours."""
+    """Convert durations and times of day to seconds, as text. In 1:30 the first number is hours."""
     seconds, fits = _seconds(texts, _CLOCK)
     fits &= pc.fill_null(pc.match_substring_regex(texts, "(?i):|m"), False).to_numpy(zero_copy_only=False)
     spelled, also = _seconds(texts, _SPELLED)
@@ -124,7 +124,7 @@ def durations(texts: pa.Array) -> pa.Array:
 
 
 def _seconds(texts: pa.Array, pattern: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Returns the seconds of each text, and whether the pattern fits it."""
+    """Returns the seconds of each text, and a mask of the texts that the pattern matches."""
     match = pc.extract_regex(texts, pattern)
     parts = {
         match.type.field(i).name: pc.fill_null(pc.struct_field(match, i), "") for i in range(match.type.num_fields)

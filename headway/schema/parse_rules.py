@@ -1,8 +1,8 @@
-"""Parse rules: convert the values of a column to numbers, dates or times; frozen in the schema and applied to every value.
+"""Parse rules: convert a column's values to numbers, dates or times. A rule is frozen in the schema and applied to every value.
 
     rule = Parse.model_validate("number")                # "$1,234.50", "(12)", "12.3%", "1 234"
     rule = Parse.model_validate("%d/%m/%Y")              # a date of that form
-    made, fits = parsed(texts, rule)                     # text of plain numbers, or int64; which values fit the rule
+    made, wrong = parsed(texts, rule)                    # plain numbers as text, or int64; a mask of texts that do not fit
 
 | rule | text | stored |
 | --- | --- | --- |
@@ -17,7 +17,7 @@
 | text | any, with `null` as the texts that mean a missing value | the text |
 | epoch_seconds, epoch_milliseconds, ... | `1359635400`, `1359635400.25` | the same without fraction: a time as computers count |
 
-Values that are numbers in the file, or plain numbers as text, are taken as they stand where the rule makes numbers.
+If a rule makes numbers, values that are numbers in the file, or plain numbers as text, are taken as they stand.
 """
 
 import re
@@ -66,17 +66,17 @@ _TEMPORAL: dict[Kind, Temporal] = {
 _EPOCH_DIGITS = r"^[+]?(?P<whole>-?(?:[0-8][0-9]{18}|[0-9]{1,18}))(?:[.](?P<rest>[0-9]*))?$"
 _EPOCH_SCIENTIFIC = r"^[+-]?[0-9](?:[.][0-9]*)?[eE][+]?(?:0?[0-9]|1[0-8])$"
 _NAN = r"^[+-]?(?i:nan)$"
-"""A pattern for the way in which data frames write a missing number."""
+"""A pattern for NaN, as data frames write a missing number."""
 MARKERS = frozenset(
     {"?", "na", "n/a", "#n/a", "#na", "<na>", "n.a.", "n.a", "null", "none", "nil", "-", "--", "---", "–", "—", ".", "..",
      "missing", "unknown", "not available", "nat", "#value!", "#div/0!", "#ref!", "\\n", ""}
 )  # fmt: skip
-"""The texts that people write for a number that is not known, in lower case."""
+"""The texts that people write for an unknown number, in lower case."""
 
 
 class Parse(Frozen):
-    """The rule by which a column's text is read: in a pipeline `parse: number`, `parse: "%d/%m/%Y"`, or all of its
-    fields."""
+    """The rule by which a column's text is read. A pipeline writes it as `parse: number`, as `parse: "%d/%m/%Y"`, or with all of
+    its fields."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -133,22 +133,22 @@ class Parse(Frozen):
 
     @property
     def temporal(self) -> Temporal | None:
-        """The unit of the dates or times that the rule makes; None: it makes numbers."""
+        """The unit of the dates or times that the rule makes. None: it makes no dates or times."""
         return _TEMPORAL.get(self.as_)
 
     @property
     def is_epoch(self) -> bool:
-        """Whether the files hold a time as a number since 1970."""
+        """Whether the files hold times as numbers that count since 1970."""
         return self.as_.startswith("epoch_")
 
 
 def _kind_of(form: str) -> Kind:
-    """Returns the kind of a strptime form: a date or a time."""
+    """Returns whether a strptime form makes dates or times, as the kind of a rule."""
     return "timestamp" if re.search(r"%[HIMSfp]", form) else "date"
 
 
 def without_markers(texts: pa.Array, markers: tuple[str, ...]) -> pa.Array:
-    """Trim texts. A text that marks a missing value, in upper or lower case, becomes null."""
+    """Trim texts. A text that is among `markers`, in upper or lower case, marks a missing value and becomes null."""
     trimmed = pc.utf8_trim_whitespace(texts)
     if not markers:
         return trimmed
@@ -157,8 +157,8 @@ def without_markers(texts: pa.Array, markers: tuple[str, ...]) -> pa.Array:
 
 
 def parsed(texts: pa.Array, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_] | None]:
-    """Parse texts. For dates and times: returns int64, and a mask of the texts that do not fit. For numbers: returns
-    plain numbers as text, and None. There a text that does not fit stays; reading it as a number fails later."""
+    """Parse texts. A rule for dates or times gives int64, and a mask of the texts that do not fit. A rule for numbers gives plain
+    numbers as text, and None: a text that does not fit stays, and fails later when it is read as a number."""
     texts = without_markers(texts, rule.null)
     if rule.is_epoch:
         return _epochs(texts)
@@ -173,7 +173,7 @@ _NUMBERS = {"boolean": plain_booleans, "abbreviated": abbreviated, "duration": d
 
 
 def _epochs(texts: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """Convert texts of epoch times to int64, rounded down; returns also which texts are not such times."""
+    """Convert texts of epoch times to int64, rounded down. Also returns a mask of the texts that are not such times."""
     texts = pc.if_else(pc.match_substring_regex(texts, _NAN), pa.scalar(None, pa.string()), texts)
     match = pc.extract_regex(texts, _EPOCH_DIGITS)
     text, rest = pc.struct_field(match, "whole"), pc.struct_field(match, "rest")

@@ -3,8 +3,8 @@
 path.write_text(to_text(schema))
 schema = from_text(path.read_text(), where=str(path))
 
-The columns that decide the split are tags of the file: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`; also
-`headway.split_by_place`, if a row's place in its span decides too.
+The columns by whose hash rows are split are tags of the file: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`. The tag
+`headway.split_by_place` says that a row's position in its span is hashed too.
 """
 
 import json
@@ -32,21 +32,21 @@ _PLACE_COMMENT = (
 
 
 def split_column(name: str, kind: StoredType, *, listed: bool) -> Column:
-    """Returns a nullable column of this name and type, as the split hashes it; text is dictionary encoded."""
+    """Returns a nullable column with this name and type, as the split hashes it. `listed` makes it a column of lists."""
     encoding: Literal["plain", "dictionary"] = "dictionary" if kind == "bytes" else "plain"
     return Column(name=name, type=kind, nullable=True, encoding=encoding, shape=(None,) if listed else ())
 
 
 def to_tags(columns: Sequence[Column]) -> list[str]:
-    """Returns split columns as tags of a schema file: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`."""
+    """Returns the tags of a schema file for split columns: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`."""
     return [f"{_SPLIT_TAG}{_KINDS[column.type]}{'[]' if column.shape else ''} {column.name}" for column in columns]
 
 
 def from_tags(tags: Sequence[str], *, where: str) -> tuple[Column, ...]:
-    """Returns the columns that the split tags of a schema file name; an empty tuple if it has no split tags.
+    """Returns the columns that the split tags among `tags` name; an empty tuple if there are no split tags.
 
     Raises:
-        ConfigError: a split tag lacks a type or a name, or names a column again.
+        ConfigError: a split tag lacks a type or a name, or names a column a second time.
     """
     columns: dict[str, Column] = {}
     for tag in tags:
@@ -71,7 +71,7 @@ _TAG = "headway."
 
 
 def to_text(schema: Schema) -> str:
-    """Write `schema` as protobuf text."""
+    """Returns a schema as protobuf text, the content of a schema file."""
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 
@@ -112,7 +112,7 @@ def _tag_split(message: Any, columns: Sequence[Column], *, by_place: bool) -> No
 
 
 def with_split(text: str, columns: Sequence[Column], *, by_place: bool = False) -> str:
-    """Add the columns that the split hashes to a schema file's text; it is reformatted only if it has an annotation."""
+    """Add the columns that the split hashes to a schema file's text. Only a text that has an annotation is reformatted."""
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 
@@ -128,11 +128,11 @@ def with_split(text: str, columns: Sequence[Column], *, by_place: bool = False) 
 def from_text(text: str, *, where: str) -> Schema:
     """Read the schema in `text`.
 
-    Every column may be null in storage; `min_fraction: 1.0` makes a null an anomaly that validation reports. A column
-    that must not be stored with nulls at all says `nullable: false` in the pipeline.
+    Every column may be null in storage. `min_fraction: 1.0` makes a null an anomaly that validation reports. To keep rows with a
+    null out of storage, write `nullable: false` for the column in the pipeline.
 
     Raises:
-        ConfigError: not a schema (naming the line), or a feature that Headway cannot store.
+        ConfigError: the text is not a schema (the error names the line), or has a feature that Headway cannot store.
     """
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
@@ -203,7 +203,7 @@ def _refused(where: str, feature: str, problem: str, fix: str | None = None) -> 
 
 
 def _tags(column: Column) -> dict[str, str]:
-    """Returns the tags for the facts of a column that have no field in the proto."""
+    """Returns tags for those settings of a column that the proto has no field for."""
     parse = json.dumps(column.parse.model_dump(mode="json"), ensure_ascii=False) if column.parse else None
     null = None if column.null is None else json.dumps(column.null, ensure_ascii=False)
     tags = {"parse": parse, "null": null, "temporal": column.temporal, "meaning": column.meaning, "since": column.since}
@@ -238,7 +238,7 @@ def _tagged(feature: Any, kind: StoredType, where: str) -> dict[str, Any]:
 
 
 def _shape(feature: Any, where: str) -> Shape:
-    """Returns the shape of a feature: of a list if it has value_count, of a vector if `shape` has a dimension."""
+    """Returns the shape of a feature: a list if it has value_count, a vector if `shape` has a dimension, else a scalar."""
     if feature.HasField("value_count"):
         return (None,)
     sizes = [dim.size for dim in feature.shape.dim]
@@ -248,7 +248,7 @@ def _shape(feature: Any, where: str) -> Shape:
 
 
 def _check_range(name: str, kind: StoredType, bounds: tuple[float | None, float | None], where: str) -> None:
-    """Raise ConfigError when a range is empty, or is not of the column's type."""
+    """Raise ConfigError if a column's range is empty, or does not suit the column's type."""
     for end, value in zip(("min", "max"), bounds, strict=True):
         if value is None:
             continue

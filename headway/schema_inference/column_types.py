@@ -1,15 +1,15 @@
-"""Infers a schema from samples of a window's spans: types from bounded samples, domains and presence from complete statistics.
+"""Infers a schema: the columns' types from a bounded sample, their domains and presence from the statistics of all rows.
 
-    schema, notes = infer(open_source(config).prefix(files, PREFIX_ROWS), configs, only=False, needed=frozenset())
+    schema, notes = infer(open_source(config).sample(files, PREFIX_ROWS), configs, only=False, needed=frozenset())
     schema = with_statistics(schema, [train_statistics, eval_statistics])
 
-What a sample shows is not a promise: a column without nulls there may hold nulls later, so every column may be null in
-storage unless the pipeline says otherwise. Domains and presence come from every row of the first window.
+A column without nulls in the sample may hold nulls later. So every column may be null in storage, unless the pipeline says
+otherwise. Domains (a column's known values) and presence (columns without nulls) come from every row of the first window.
 
     epoch_rule("created_at", pa.array([1700000000, 1700003600]))      # (Parse epoch_seconds, "read as times (UTC): ...")
     epoch_rule("user_id", pa.array([1700000000]))                     # None: only a name tells a time from an identifier
 
-What the files hold is stored as it is, and requests send the same; only calendar parts are computed from it.
+A time that is a number is stored as the same number, and requests send this number. Only calendar parts are computed from it.
 """
 
 import json
@@ -56,18 +56,18 @@ def infer(
     typed: bool = True,
     keys: frozenset[str] = frozenset(),
 ) -> tuple[Schema, list[Note]]:
-    """Infers the schema of a sample; also returns notes on columns and the source.
+    """Returns the schema inferred from a sample, and notes for the user on columns and on the source.
 
     Args:
-        configs: what the pipeline says of single columns; wins over what the sample shows.
-        only: take the configured and needed columns only, rather than all there are.
+        configs: what the pipeline says of single columns; this wins over what the sample shows.
+        only: take the configured and needed columns only, rather than all columns in the sample.
         needed: columns that the label, the split or the filter reads.
-        typed: whether the format tells text from numbers, so that text of digits was meant to be text.
-        keys: columns whose values are compared: float32 may not make two of them equal.
+        typed: whether the format tells text from numbers, so that text of digits is meant to be text.
+        keys: columns whose values are compared. Float32 may not make two of their values equal.
 
     Raises:
-        ConfigError: a column that does not exist, or whose type Headway cannot store.
-        DataError: a column whose type differs between the files.
+        ConfigError: a column does not exist, or has a type that Headway cannot store.
+        DataError: a column's type differs between the files.
     """
     names = list(sample.table.column_names)
     for name in [*configs, *sorted(needed)]:
@@ -111,7 +111,7 @@ def infer(
 
 
 def _refuse_conflict(sample: Sample, name: str, *, where: str, needed: frozenset[str], auto: bool) -> None:
-    """Raises a DataError for a column whose type differs between files, or that cannot be read."""
+    """Raises a DataError for the column `name` if its type differs between files, or if it cannot be read."""
     if (clash := sample.conflicts.get(name)) is None:
         return
     both = [other for other in sample.table.column_names if sample.conflicts.get(other) == clash]
@@ -124,7 +124,7 @@ def _refuse_conflict(sample: Sample, name: str, *, where: str, needed: frozenset
 
 @dataclass(frozen=True)
 class _ColumnSample:
-    """One column of a sample, whose type is inferred."""
+    """One column of a sample, and what its type is inferred from."""
 
     name: str
     sample: Sample
@@ -147,7 +147,7 @@ class _ColumnSample:
 
     @property
     def shape(self) -> Shape:
-        """The shape in the pipeline, else the type's shape. A list type without a length gives any length."""
+        """The shape that the pipeline says, else the type's: () for single values, (3,) for lists of 3, (None,) for any lists."""
         asked, kind = self.config.stored_shape(), self.values.type
         if asked is not None:
             return asked
@@ -155,13 +155,13 @@ class _ColumnSample:
 
     @property
     def type(self) -> StoredType | None:
-        """The stored type that the pipeline says, else that of the values; None: they cannot be stored."""
+        """The stored type that the pipeline says, else that of the sampled values; None if they cannot be stored."""
         kind = self.values.type
         element = kind.value_type if is_list(kind) and self.shape else kind
         return STORED[self.config.type] if self.config.type else stored_type(element)
 
     def unfit(self) -> str | None:
-        """Returns why the column cannot be stored; None: it can."""
+        """Returns the reason why the column cannot be stored; None if it can."""
         if not self.name:
             return "it has no name"
         if "/" in self.name:
@@ -176,7 +176,7 @@ class _ColumnSample:
         return None
 
     def inferred(self, decimal: DecimalSign | None) -> Column:
-        """Returns the column with its inferred type, and adds notes on it to `notes`."""
+        """Returns the column with its inferred type. Appends notes for the user to `notes`."""
         config, values = self.config, self.values
         read = self._as_told() or self._guessed(decimal)
         kind, parse, counted_as = read.type or self.type, read.parse, values
@@ -210,12 +210,12 @@ class _ColumnSample:
         )
 
     def _say(self, text: str, config: str | None = None, *, doubt: bool = False) -> None:
-        """Adds a note on the column, with the line of YAML that changes what it says."""
+        """Adds a note on the column. `config`: the entry in `columns:` by which the user changes what the note says."""
         line = f" ({column_yaml(self.name, config, auto=self.auto)})" if config else ""
         self.notes.append(Note(column=self.name, text=text + line, doubt=doubt))
 
     def _as_told(self) -> Recognized | None:
-        """Returns the type that the `parse` setting gives; None if it is unset or cannot apply to such a column."""
+        """Returns the type and rule that the `parse` setting gives; None if it is unset or does not suit such a column."""
         rule, kind = self.config.parse, self.type
         if rule is None:
             return None
@@ -226,7 +226,7 @@ class _ColumnSample:
         return Recognized("int64" if rule.temporal or rule.as_ == "boolean" else "float32", rule)
 
     def _guessed(self, decimal: DecimalSign | None) -> Recognized:
-        """Returns what the values show beyond their type: times and dates in numbers, numbers and dates in text."""
+        """Returns what the values show beyond their type: numbers may be times or dates, text may be numbers or dates."""
         config, values, named = self.config, self.values, says_date(self.name)
         found = Recognized()
         if self.free and _temporal(values) is None and (epoch := epoch_rule(self.name, values)) is not None:
@@ -252,17 +252,17 @@ class _ColumnSample:
         return found
 
     def _may_be_parsed(self) -> bool:
-        """Returns whether text may be numbers or dates: not where the pipeline says string."""
+        """Returns whether the column is text that may be read as numbers or dates: not if the pipeline says string or a list."""
         keeps_text = self.config.type == "string" or self.config.separator is not None
         element = value_type(self.values.type)
         return not self.shape and not keeps_text and (is_text(element) or pa.types.is_string_view(element))
 
     def _in_full(self, parse: Parse | None) -> tuple[StoredType, Parse | None, pa.ChunkedArray]:
-        """Returns the type, rule and values with which a column of real numbers is stored.
+        """Returns the type, parse rule and values with which a column of real numbers is stored.
 
-        It is float32 where that keeps distinct values apart. Else doubles and decimals that are mostly integers become
-        int64, keys stay text, and a feature is float32 all the same, each with a note.
-        """
+        The type is float32 if that keeps distinct values apart. If not, doubles and decimals that are mostly integers become
+        int64, keys stay text, and other columns become float32 all the same. Each case gives a note, the last one only if much is
+        lost."""
         name, values = self.name, self.values
         loss = float32_loss(values, Column(name=name, type="float32", nullable=True, parse=parse))
         if loss is None:
@@ -283,7 +283,7 @@ class _ColumnSample:
         return "float32", parse, values
 
     def _say_what_is_lost(self, kind: StoredType) -> None:
-        """Adds notes on values that are not like the others: they will be rejected, or count as missing."""
+        """Adds notes on values that are not like the others, and so will be rejected or count as missing."""
         if (misfits := self.sample.misfits.get(self.name)) and not self.config.type:
             text = f"read as numbers: {misfits}; such rows will be rejected, say 'type: string' to keep them"
             self._say(text, "{type: string}")
@@ -294,7 +294,7 @@ class _ColumnSample:
             self._say(self.sample.words[self.name])
 
     def _vector(self) -> Shape:
-        """Returns the shape of a column of numbers: lists of one length are vectors, with a note."""
+        """Returns the shape of a column of numbers. Lists of one length become vectors of that length, with a note."""
         asked = self.config.stored_shape() is not None or self.config.separator is not None
         if asked or (length := _one_length(self.values)) is None:
             return self.shape
@@ -304,7 +304,7 @@ class _ColumnSample:
 
 
 def with_statistics(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
-    """Adds to `schema` the domains of string columns with few values, and the columns that are always present."""
+    """Returns the schema with the domains of text columns of few values, and with the list of columns that are always present."""
     domains: dict[str, tuple[str, ...]] = {}
     required: list[str] = []
     for column in schema.columns:
@@ -319,7 +319,7 @@ def with_statistics(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema
 
 
 def _too_large(values: pa.ChunkedArray) -> str | None:
-    """Returns a clause if int64 cannot hold over one value in a hundred, as in a column of 64-bit hashes; else None."""
+    """Returns a clause if int64 cannot hold more than one value in a hundred, as among 64-bit hashes; else None."""
     if not pa.types.is_uint64(values.type) or not len(values):
         return None
     large = pc.sum(pc.greater_equal(values, pa.scalar(1 << 63, pa.uint64()))).as_py() or 0
@@ -328,7 +328,7 @@ def _too_large(values: pa.ChunkedArray) -> str | None:
 
 
 def _one_length(values: pa.ChunkedArray) -> int | None:
-    """Returns the common length of all lists of a sample; None if they differ, are too few to tell, or hold nulls."""
+    """Returns the length that all sampled lists have; None if they differ, are too few to tell, or often hold nulls."""
     if not is_list(values.type) or pa.types.is_fixed_size_list(values.type):
         return None
     lengths = pc.unique(pc.list_value_length(values).drop_null())
@@ -340,7 +340,7 @@ def _one_length(values: pa.ChunkedArray) -> int | None:
 
 
 def _date_digits(values: pa.ChunkedArray) -> bool:
-    """Returns whether the median of numbers may be a date, such as 20130131, or a month, such as 201301."""
+    """Returns whether the median of integers may be a date, such as 20130131, or a month, such as 201301."""
     if not pa.types.is_integer(values.type) or values.null_count == len(values):
         return False
     middle = pc.approximate_median(values).as_py()
@@ -348,7 +348,7 @@ def _date_digits(values: pa.ChunkedArray) -> bool:
 
 
 def _temporal(values: pa.ChunkedArray) -> Temporal | None:
-    """Returns the unit that dates and times are stored in; else None. date64 with a time of day is a timestamp."""
+    """Returns "date" or "timestamp" for dates and times, else None. date64 with a time of day counts as a timestamp."""
     kind = value_type(values.type)
     if pa.types.is_date64(kind):
         times = decoded(values)
@@ -357,7 +357,7 @@ def _temporal(values: pa.ChunkedArray) -> Temporal | None:
 
 
 def _long(values: pa.ChunkedArray) -> bool:
-    """Returns whether the values are long texts or images, not words, so that a dictionary would save nothing."""
+    """Returns whether the values are long on average, as texts or images are, so that a dictionary would save nothing."""
     return len(values) > 0 and not pa.types.is_dictionary(values.type) and values.nbytes > LONG_BYTES * len(values)
 
 
@@ -376,7 +376,7 @@ def stored_type(kind: pa.DataType) -> StoredType | None:
 
 
 def _domain(of_splits: Sequence[ColumnStatistics]) -> tuple[str, ...]:
-    """Returns the distinct values, sorted, if they are few, are text, and repeat; else none."""
+    """Returns the distinct values, sorted, if they are few, repeat, and are all UTF-8 text; else an empty tuple."""
     values: set[bytes] = set()
     for statistics in of_splits:
         if not statistics.complete or statistics.distinct > DOMAIN_VALUES:
@@ -418,11 +418,11 @@ def says_date(name: str) -> bool:
 
 
 def epoch_rule(name: str, values: pa.ChunkedArray | pa.Array) -> tuple[Parse, str] | None:
-    """Returns the rule of a column of integers or doubles, and a note about it; None where its name or values are not times.
+    """Returns the parse rule for integers or doubles that are times, and a note about it; None if the name or the values are not
+    of times.
 
-    Only a name tells a time from a number of a thing. One value in a hundred may lie outside 1990 to 2040, such as a 0 for a
-    time that is not known.
-    """
+    Only a column's name tells a time from other numbers. One value in a hundred may lie outside 1990 to 2040, such as a 0 for an
+    unknown time."""
     if not (pa.types.is_integer(values.type) or pa.types.is_float64(values.type)) or not says_time(name):
         return None
     known = values.drop_null()

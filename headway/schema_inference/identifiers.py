@@ -4,9 +4,9 @@
     meaning_of("Id", values)             # "identifier": a name of its own for nearly every row
     meaning_of("price", values)          # None: a quantity, or a text of few words
 
-The verdict is made once, from the sample that the schema is inferred from, and frozen in the schema file as the column's
-`meaning`. An identifier is not a feature by itself, says nothing about whether two rows are the same, and does not decide the
-split of a row. A category is learned by a vocabulary, or by a hash where it has too many values.
+The decision is made once, from the sample that the schema is inferred from. The schema file keeps it as the column's `meaning`.
+An identifier is not used as a feature unless the pipeline says so. It is ignored when rows are compared or split by their values.
+A category is learned with a vocabulary, or with a hash if it has too many values.
 """
 
 import re
@@ -51,10 +51,9 @@ TIMES = frozenset(
 
 
 def words_of(name: str) -> list[str]:
-    """Returns the words of a column's name in lower case, in any script: user_id, UserID and userId have user and id.
+    """Returns the words of a column's name in lower case, in any script. user_id, UserID and userId give user and id.
 
-    The list is empty if the name has neither letters nor digits, such as `%`.
-    """
+    The list is empty if the name has neither letters nor digits, such as `%`."""
     categories = [unicodedata.category(character) for character in name]
     kinds = "".join(_KINDS.get(category) or _KINDS.get(category[0], "_") for category in categories)
     return [name[found.start() : found.end()].lower() for found in _WORD.finditer(kinds)]
@@ -70,10 +69,10 @@ def named_as_identifier(name: str) -> bool:
 
 
 def meaning_of(name: str, values: pa.ChunkedArray | pa.Array) -> Meaning | None:
-    """Returns the meaning of a column's sampled values; None for quantities, words and times.
+    """Returns "identifier" or "category" if a column's values name things; None for quantities, words and times.
 
     Args:
-        values: in the order of the rows; integers or text. Anything else is never an identifier.
+        values: in the order of the rows. Only integers and text can be identifiers.
     """
     kind = value_type(values.type)
     if not (pa.types.is_integer(kind) or is_text(kind)):
@@ -94,7 +93,7 @@ def meaning_of(name: str, values: pa.ChunkedArray | pa.Array) -> Meaning | None:
 
 
 def _counts_rows(name: str, values: pa.ChunkedArray | pa.Array) -> bool:
-    """Returns whether integers number the rows: they begin at 0 or 1 and go up by one, except where the sample skips rows."""
+    """Returns whether integers number the rows: from 0 or 1 they go up by one, except where the sample skips rows."""
     if {*words_of(name)} & TIMES:
         return False
     numbers = values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)

@@ -1,12 +1,12 @@
-"""Chooses the columns that decide a row's split when there is no key; frozen, so that eval rows stay eval rows.
+"""Chooses the columns whose values decide a row's split if there is no key. The choice is kept, so that eval rows stay eval rows.
 
     columns, identifiers = row_columns(sample, frozenset({"affairs"}))
-    without_label(columns, LabelConfig(...).columns())   # without the label's present columns
+    without_label(columns, LabelConfig(...).columns())   # the same columns, except for the label's
 
-They are the raw columns of the first span, as the files have them: what the pipeline picks, ignores or calls another type
-changes nothing, nor does a column that the source gains later. The label's columns are not among them, since equal rows of
-unequal labels would then be apart, and few distinct rows would be split by their label. Neither are identifiers: a row that
-stands twice under two ids is one row.
+These are the raw columns of the first span, as the files have them. Neither the pipeline's `columns:` nor a new column in later
+files changes the choice. The label's columns are left out: otherwise equal rows with different labels could be in two splits, and
+among few distinct rows the label would decide the split. Identifiers are left out too: a row that stands twice under two ids is
+one row.
 """
 
 from collections.abc import Collection, Sequence
@@ -36,11 +36,11 @@ _FIRST, _LONG = 1000, 64
 def row_columns(
     sample: Sample, label: Collection[str], whole: Sample | None = None
 ) -> tuple[tuple[Column, ...], list[str]]:
-    """Returns the columns that the split hashes, and the identifiers left out (none if all columns are such).
+    """Returns the columns that the split hashes, and the identifiers that are left out. If all are identifiers, all are hashed.
 
     Args:
-        whole: a sample of all spans, which decides the types: a column with real numbers in later spans must not be
-            hashed as integers, or their rows would be rejected.
+        whole: a sample of all spans, which decides the types. A column with real numbers in later spans must not be hashed as
+            integers, or rows of those spans would be rejected.
     """
     whole = whole or sample
     columns: list[Column] = []
@@ -63,10 +63,10 @@ def row_columns(
 def few_distinct(sample: Sample, columns: Sequence[Column], label: Collection[str]) -> bool:
     """Returns whether fewer than a tenth of the sampled rows are distinct in these columns, as with a few categories.
 
-    Equal rows are then no leak, and a split that kept them together would divide a few combinations, not rows.
-    False if equal rows belong to one thing, such as a patient, and must stay together: one column alone tells nearly
-    all distinct rows apart, or nearly all still differ in the other columns, whichever column is left out. False also
-    for copies, which are equal rows with equal labels.
+    Equal rows are then no leak. A split that kept them together would divide a few combinations of values, not rows. False if
+    equal rows belong to one thing, such as a patient, and must stay together. Two signs show this: one column alone tells nearly
+    all distinct rows apart; or whichever column is left out, nearly all still differ in the others. False also for copies, which
+    are equal rows with equal labels.
 
     Args:
         columns: the columns that are hashed.
@@ -92,8 +92,8 @@ def few_distinct(sample: Sample, columns: Sequence[Column], label: Collection[st
 
 
 def names_rows(name: str, values: pa.ChunkedArray) -> bool:
-    """Returns whether a column names single rows: an identifier, or integers that only rise or fall. Only short texts without a
-    space count as identifiers here."""
+    """Returns whether a column names single rows: it holds integers that only rise or only fall, or identifiers. Text counts only
+    if it is short and without blanks."""
     kind, plain = value_type(values.type), decoded(values).drop_null()
     if is_text(kind) and not (len(plain) and _is_code(plain)):
         return False
@@ -129,10 +129,10 @@ def _is_time(texts: pa.ChunkedArray) -> bool:
 
 
 def without_label(columns: Sequence[Column], label: Collection[str]) -> tuple[Column, ...]:
-    """Returns the frozen columns without the columns of the label.
+    """Returns the columns for the hash of a row without the label's columns.
 
     Raises:
-        ConfigError: none is left.
+        ConfigError: no column is left.
     """
     features = tuple(column for column in columns if column.name not in label)
     if not features:

@@ -4,8 +4,8 @@
     found.type, found.parse              # "float32", the rule number; None, None: text
     found.note                           # what to tell about it, without the column's name; None: nothing
 
-One rule reads a whole column, and the same rule reads every later file. Of numbers and dates one value in a hundred may be
-odd; dates must all be of one form. What the values leave open (03/04/2013) stays text, and the note names the key to set.
+One rule reads a whole column, in this and in every later file. One value in a hundred may be odd, that is no number or no date of
+the column's form. A column of unclear dates (03/04/2013) stays text, and a note names the config key to set.
 """
 
 import functools
@@ -67,7 +67,7 @@ _PERIODS = ("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%b %Y", "%b-%Y", "%b, %Y", "%Y-
 
 @dataclass(frozen=True)
 class Recognized:
-    """What the texts of a column were recognized as: their type, the rule that parses them, and a note about it."""
+    """The result for a text column: the type that its texts become, the rule that parses them, and a note for the user."""
 
     type: StoredType | None = None
     """None: it stays text."""
@@ -79,7 +79,7 @@ class Recognized:
 
 @dataclass(frozen=True)
 class _Texts:
-    """The distinct texts of a sample, trimmed. Texts that mean a missing value are left out."""
+    """The distinct texts of a sample, without outer blanks, and their counts. Texts that mean a missing value are left out."""
 
     texts: pa.Array
     counts: pa.Array
@@ -91,7 +91,7 @@ class _Texts:
     """A clause for notes on these texts; None: there are none."""
 
     def rows_of(self, which: pa.Array) -> int:
-        """Returns the number of rows of the texts that a mask selects."""
+        """Returns how many rows have one of the texts that the mask `which` selects."""
         return int(pc.sum(self.counts.filter(which)).as_py() or 0)
 
     def all(self, pattern: str) -> bool:
@@ -101,11 +101,11 @@ class _Texts:
         return bool(pc.any(pc.match_substring_regex(self.texts, pattern)).as_py())
 
     def rule(self, kind: Kind, **fields: object) -> Parse:
-        """Returns a rule for numbers or dates, with the texts that mean a missing value."""
+        """Returns a parse rule for numbers or dates that also reads the texts that mean a missing value."""
         return Parse.model_validate({"as": kind, "null": self.null, **fields})
 
     def odd(self, which: pa.Array, what: str) -> str:
-        """Returns a clause which says that the texts of a mask are `what`, with their number and an example."""
+        """Returns a clause: how many rows have texts selected by the mask `which`, that they are `what`, and an example."""
         bad = self.rows_of(which)
         example = self.texts.filter(which)[0].as_py()[:60]
         return f"{bad:,} of {self.rows:,} sampled values {'is' if bad == 1 else 'are'} {what}, such as {example!r}"
@@ -120,17 +120,17 @@ def recognized(
     named: bool = False,
     decimal: DecimalSign | None = None,
 ) -> Recognized:
-    """Returns the type and parse rule of a column's text, if it holds numbers or dates, and a note for the user.
+    """Returns the type and the parse rule of a text column that holds numbers or dates, and a note for the user.
 
     Args:
-        plain: whether the format writes numbers as text, so that plain digits are numbers; elsewhere text that is all
-            digits was meant to be text, unless a marker of what is missing stands among it.
-        dates: whether dates may be read as such; a column that an expression compares with text may not.
-        digits: whether digits may be a date (20130131) or a month (201301); not if the pipeline configures the column,
-            as it then means the number.
-        named: whether the column's name says that it holds dates, so that few different digits are enough.
-        decimal: the decimal sign of the other numbers of the file, for texts that read both ways, such as 1,234. If
-            none shows it, such texts are in doubt: "either" reads a decimal comma, None reads thousands.
+        plain: whether the format writes numbers as text, so that plain digits are numbers. In other formats, digits alone are
+            meant as text, unless there are markers of missing values among them.
+        dates: whether dates may be read as dates. False for a column that an expression compares with text.
+        digits: whether digits may be a date (20130131) or a month (201301). False if the pipeline configures the column, since
+            it then means the number.
+        named: whether the column's name says that it holds dates, so that fewer distinct digits are enough.
+        decimal: the decimal sign that the file's other numbers show, for texts such as 1,234 that can be read in two ways. If
+            none is shown, "either" means a decimal comma and None means thousands, and the result is marked as a doubt.
     """
     given = _texts(values)
     if given is None:
@@ -152,7 +152,7 @@ def recognized(
 
 
 def _texts(values: pa.ChunkedArray | pa.Array) -> _Texts | None:
-    """Returns the texts; None if all are missing values, or they are long or not UTF-8."""
+    """Returns the distinct texts; None if all of them mean a missing value, or if they are long or not UTF-8."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     try:
@@ -177,7 +177,7 @@ def _texts(values: pa.ChunkedArray | pa.Array) -> _Texts | None:
 
 
 def _leading_zeros(given: _Texts) -> Recognized | None:
-    """Returns text for digits that begin with 0, such as postal codes: a number would lose the zero. Else None."""
+    """Returns that digits which begin with 0, such as postal codes, stay text: a number would lose the 0. Else None."""
     zeros = pc.match_substring_regex(given.texts, r"^0[0-9]+$")
     count = given.rows_of(zeros)
     if not count or not given.all(r"^[0-9]+$"):
@@ -191,8 +191,8 @@ def _leading_zeros(given: _Texts) -> Recognized | None:
 
 
 def _codes(given: _Texts) -> Recognized | None:
-    """Returns that a column stays text, and why, if more than one value in a hundred would change as a number: codes
-    such as 12E3, or integers too large for int64 of which float32 makes some equal. Else None."""
+    """Returns that the column stays text, and why, if more than one value in a hundred would change as a number. Such values are
+    codes such as 12E3, or integers beyond int64 of which float32 would make some equal. Else None."""
     if given.any(r"[.]|[eE][+-]"):
         return None  # real numbers
     powers = pc.match_substring_regex(given.texts, r"^[0-9]+[eE][0-9]+$")
@@ -209,8 +209,8 @@ def _codes(given: _Texts) -> Recognized | None:
 
 
 def _digit_dates(given: _Texts, least: int) -> Recognized | None:
-    """Returns how digits that are dates, such as 20130131, or months, such as 201301, are read; None: they are numbers.
-    At least `least` distinct ones are needed, so that it is not by chance that all are in the calendar."""
+    """Returns the rule for digits that are dates, such as 20130131, or months, such as 201301; None if they are numbers. Fewer
+    than `least` distinct texts are always numbers, since they could look like dates by chance."""
     if len(given.texts) < least:
         return None
     for pattern, form in _DATE_DIGITS:
@@ -224,7 +224,7 @@ def _digit_dates(given: _Texts, least: int) -> Recognized | None:
 
 
 def _numbers(given: _Texts, decimal: DecimalSign | None, *, plain: bool) -> Recognized | None:
-    """Returns how numbers, thousands, currencies or % are parsed; for units a note on the rule. None: no numbers."""
+    """Returns the rule for numbers, perhaps with thousands, a currency or %; for other units only a note. None: no numbers."""
     order, unknown = _decimal_signs(given.texts, decimal, plain=plain)
     points_are_thousands = order[0] == "decimal_comma" and given.any("[.]")
     if (plain or any(given.null)) and not points_are_thousands:
@@ -251,7 +251,7 @@ def _numbers(given: _Texts, decimal: DecimalSign | None, *, plain: bool) -> Reco
 
 
 def _decimal_signs(texts: pa.Array, decimal: DecimalSign | None, *, plain: bool) -> tuple[tuple[Kind, ...], bool]:
-    """Returns the rules for numbers in the order of trying, and whether neither the values nor the file tell which is meant."""
+    """Returns the rules for numbers in the order of trying, and whether it stays unknown what the comma in 1,234 means."""
     own = sign_of(texts)
     sign = decimal if own == "either" else own
     unknown = own == "either" and sign not in (",", ".")
@@ -261,13 +261,13 @@ def _decimal_signs(texts: pa.Array, decimal: DecimalSign | None, *, plain: bool)
 
 
 def _changed(texts: pa.Array, numbers: pa.Array) -> pa.Array:
-    """Returns which texts a rule changed, and made numbers."""
+    """Returns a mask of the texts that a rule changed and made numbers."""
     return pc.and_(pc.not_equal(texts, numbers), pc.match_substring_regex(numbers, _NUMBER))
 
 
 def _type(given: _Texts, numbers: pa.Array) -> StoredType | None:
-    """Returns the type of nearly all values; None where too many are no numbers. Money and percentages are float32,
-    even if all are whole."""
+    """Returns the type of nearly all values; None if too many are not numbers. Money and percentages are float32, even if all are
+    whole numbers."""
     written = pc.and_(_changed(given.texts, numbers), pc.match_substring_regex(given.texts, _CURRENCY_OR_SHARE))
     kinds: tuple[StoredType, ...] = ("int64", "float32")
     for kind in kinds[bool(pc.any(written).as_py()) :]:
@@ -280,7 +280,7 @@ def _type(given: _Texts, numbers: pa.Array) -> StoredType | None:
 
 
 def _unfit(given: _Texts, numbers: pa.Array, kind: StoredType) -> str | None:
-    """Returns a clause on the values that are no numbers; None where all are."""
+    """Returns a clause on the values that are not numbers of the type `kind`; None if all are."""
     unfit = converted(numbers, Column(name="value", type=kind, nullable=True)).is_null()
     if not pc.any(unfit).as_py():
         return None
@@ -288,14 +288,14 @@ def _unfit(given: _Texts, numbers: pa.Array, kind: StoredType) -> str | None:
 
 
 def _example(given: _Texts, numbers: pa.Array) -> str:
-    """Returns a clause with one text that a rule changes, and its number."""
+    """Returns a clause with one text that the rule changes, and the number that it becomes."""
     place = pc.index(_changed(given.texts, numbers), True).as_py()
     value = float(numbers[place].as_py())
     return f"read as numbers: {given.texts[place].as_py()!r} is {value:.15g}; requests send the number; {_KEEP}"
 
 
 def _other_sign(texts: pa.Array, rule: Parse) -> str:
-    """Returns a clause on the other reading of 1,234, or of 1.234 €."""
+    """Returns a clause on the other way to read 1,234 (or 1.234 €), and the rule to set for it."""
     other = "number" if rule.as_ == "decimal_comma" else "decimal_comma"
     meant = "the comma separates thousands"
     if other == "decimal_comma":
@@ -305,7 +305,7 @@ def _other_sign(texts: pa.Array, rule: Parse) -> str:
 
 
 def _other_unit(given: _Texts, numbers: pa.Array) -> tuple[str, str] | None:
-    """Returns two values of different currencies, or one with % and one without any sign (44% and 0.53); else None."""
+    """Returns two values with different currencies, or one with % and one without any sign (44% and 0.53); else None."""
     read = pc.match_substring_regex(numbers, _NUMBER)
     texts, numbers = given.texts.filter(read), numbers.filter(read)
     written = pc.and_(pc.not_equal(numbers, texts), pc.match_substring_regex(texts, _CURRENCY_OR_SHARE))
@@ -322,8 +322,8 @@ def _other_unit(given: _Texts, numbers: pa.Array) -> tuple[str, str] | None:
 
 
 def _measures(given: _Texts, order: tuple[Kind, ...]) -> Recognized | None:
-    """Returns text, with the rule to set, where its values are numbers with one unit, shortened numbers or durations; None: they
-    are something else."""
+    """Returns that the column stays text, with a note on the rule to set, if the texts are numbers with one unit, shortened
+    numbers or durations; else None."""
     found = pc.extract_regex(given.texts, _WITH_UNIT).drop_null()
     units = pc.unique(pc.utf8_lower(pc.utf8_trim_whitespace(pc.struct_field(found, "unit")))).to_pylist()
     codes = pc.any(pc.match_substring_regex(pc.struct_field(found, "number"), r"^0[0-9]")).as_py()  # 01A
@@ -349,7 +349,7 @@ def _measures(given: _Texts, order: tuple[Kind, ...]) -> Recognized | None:
 
 
 def _dates(given: _Texts, *, wanted: bool) -> Recognized | None:
-    """Returns how dates are read: all by the one form that reads most. None: they are no dates."""
+    """Returns the rule for dates: the one form that reads most of the texts. If not `wanted`, only a note. None: no dates."""
     first = given.texts.slice(0, _FIRST).to_pylist()
     dated = [text for text in first if len(re.findall("[0-9]", text)) >= 3 and not text.isdigit()]
     if 2 * len(dated) < len(first) or not dated:
@@ -376,7 +376,7 @@ def _dates(given: _Texts, *, wanted: bool) -> Recognized | None:
 
 
 def _as_dates(given: _Texts, rule: Parse, unread: pa.Array, keep: str) -> Recognized:
-    """Returns how the rule reads a column of dates or times, with a note that shows one of the values."""
+    """Returns the result for a column that `rule` reads as dates or times, with a note that shows one value as an example."""
     text = given.texts.filter(pc.invert(unread))[0].as_py()
     number = f"{parsed(pa.array([text]), rule)[0][0].as_py():,} {'days' if rule.temporal == 'date' else 'microseconds'}"
     what = "dates" if rule.temporal == "date" else "times (UTC)"
@@ -388,7 +388,7 @@ def _as_dates(given: _Texts, rule: Parse, unread: pa.Array, keep: str) -> Recogn
 
 
 def _rules_for(text: str) -> list[Parse]:
-    """Returns the rules that may read a text as a date: to compile all rules takes longer than to read the file."""
+    """Returns the few rules that may read a text as a date. To compile all rules would take longer than to read the file."""
     iso = [Parse.model_validate("date"), Parse.model_validate("timestamp")] if re.match(ISO_DATE, text) else []
     begun = (form for form in (*_DATES, *_PERIODS) if re.match(pattern_of(form).removesuffix("$"), text))
     return [*iso, *(rule for form in begun for rule in _with_times(form))]
@@ -396,7 +396,7 @@ def _rules_for(text: str) -> list[Parse]:
 
 @functools.cache
 def _with_times(date: str) -> list[Parse]:
-    """Returns the rules for a form of dates, without and with each form of times; a period has no times."""
+    """Returns the rules for a form of dates: without a time, and with each form of times. A month or quarter has no time."""
     return [Parse.model_validate(form) for form in ([date] if date in _PERIODS else [date + time for time in _TIMES])]
 
 
@@ -407,13 +407,13 @@ def _pattern(rule: Parse) -> re.Pattern[str]:
 
 
 def _read(texts: pa.Array, rule: Parse) -> pa.Array:
-    """Returns which texts a rule for dates reads."""
+    """Returns a mask of the texts that a rule for dates can read."""
     values, wrong = parsed(texts, rule)
     return values.is_valid() if wrong is None else pc.and_(values.is_valid(), pa.array(~wrong))
 
 
 def _day_or_month(rules: list[Parse]) -> tuple[str, str] | None:
-    """Returns two forms that differ in whether the day or the month comes first; None: there are no such two."""
+    """Returns two of the rules' forms that are equal except for the order of day and month; None if no two are."""
     forms = [rule.format or "" for rule in rules]
     for form in forms:
         swapped = form.replace("%m", "%_").replace("%d", "%m").replace("%_", "%d")
@@ -423,7 +423,7 @@ def _day_or_month(rules: list[Parse]) -> tuple[str, str] | None:
 
 
 def _nearly_numbers(given: _Texts) -> Recognized:
-    """Returns text, with a note where at least half of it is numbers: too many others to reject their rows unasked."""
+    """Returns that the column stays text. If at least half of the values are numbers, a note says how to read them."""
     numbers = parsed(given.texts, given.rule("number"))[0]
     unfit = pc.invert(pc.match_substring_regex(numbers, _NUMBER))
     if 2 * given.rows_of(unfit) > given.rows or not given.rows_of(unfit):

@@ -49,7 +49,7 @@ _SPANS, _LEAST_SAMPLE = 24, 1000
 
 
 class InputFile(Frozen):
-    """One raw file. Two are equal if path, size and checksum are, whenever they were changed."""
+    """One raw file. Two are equal if their paths, sizes and checksums are equal, whatever the time of their last change."""
 
     path: str
     bytes: int
@@ -73,7 +73,7 @@ class InputFile(Frozen):
 
 @dataclass(frozen=True)
 class Range:
-    """A part of one file: row groups of a Parquet file, bytes [start, end) of a CSV file; or a run of small files."""
+    """A part of one file, such as row groups of a Parquet file or bytes [start, end) of a CSV file; or a run of small files."""
 
     index: int
     """The number of the range in the span, from 0; shards are named after it."""
@@ -101,8 +101,8 @@ class Malformed:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A batch of rows of a range. `rows[i]` is the number of batch row i within the range; if `rows` is None, it is
-    first_row + i."""
+    """A batch of rows of a range. Row i of the batch is row `rows[i]` of the range, or row first_row + i of the range if `rows`
+    is None."""
 
     batch: pa.RecordBatch
     first_row: int
@@ -110,7 +110,7 @@ class Chunk:
     malformed: tuple[Malformed, ...] = ()
 
     def positions(self) -> NDArray[np.int64]:
-        """Returns the number within the range of each row of the batch."""
+        """Returns for each row of the batch its number within the range."""
         if self.rows is not None:
             return np.asarray(self.rows, np.int64)
         return np.arange(self.first_row, self.first_row + self.batch.num_rows, dtype=np.int64)
@@ -123,29 +123,28 @@ class Source(Protocol):
         pass
 
     def names(self, file: InputFile) -> list[str]:
-        """Returns the file's column names."""
+        """Returns the names of the file's columns."""
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
-        """Cut the span's files into ranges, in order."""
+        """Returns the ranges that the span's files are cut into, in order."""
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
-        """Read the named columns of a range, in chunks of about BATCH_ROWS rows, or fewer if the rows are wide.
+        """Yields the named columns of a range, in chunks of about BATCH_ROWS rows, or of fewer rows if the rows are wide.
 
-        `types` are the types that a format without types of its own parses to. A column with a value that does not fit
-        comes as text. One without a type here comes as text, or in the type of the file.
-        """
+        `types` has the wanted type of each column, for formats whose files have no types. A column with a value that does not fit
+        its type is returned as text. A column without a wanted type is returned as text, or in the file's type."""
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
-        """Returns a sample of at most `rows` rows, with every column, to infer a schema from."""
+    def sample(self, files: Sequence[InputFile], rows: int) -> Sample:
+        """Returns a sample of at most `rows` rows, with every column, from which a schema is inferred."""
 
 
 def read_unchanged(
     source: Source, files: Sequence[InputFile], piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]
 ) -> Iterator[Chunk]:
-    """Read a range as `Source.read` does, then check that its file has not changed since its checksum was taken.
+    """Reads a range as `Source.read` does, then checks that the range's file has not changed since its checksum was taken.
 
     Raises:
-        DataError: also if the file cannot be read, or has changed. A range of many small files is not checked.
+        DataError: the file cannot be read, or has changed. The files of a run of small files are not checked for changes.
     """
     try:
         yield from source.read(piece, columns, types)
@@ -156,7 +155,7 @@ def read_unchanged(
 
 
 def _check_unchanged(files: Sequence[InputFile], piece: Range) -> None:
-    """Raise DataError when the size of the range's file changed, or both its time of change and its checksum did."""
+    """Raise DataError when the size of the range's file has changed, or if both its time of change and its checksum have."""
     file, (size, changed) = files[piece.file], size_and_time(piece.path)
     if size != file.bytes:
         how = f"it has {size:,} bytes, and had {file.bytes:,} when the run began"
@@ -172,8 +171,8 @@ def _check_unchanged(files: Sequence[InputFile], piece: Range) -> None:
 
 
 def whole_files(ranges: Sequence[Range]) -> list[Range]:
-    """Joins the ranges of each file into one, so that rows count from the file's first row. Runs of small files
-    stay."""
+    """Returns the ranges with those of one file joined into one, so that rows count from the file's first row. Runs of small
+    files stay as they are."""
     joined: list[Range] = []
     for piece in ranges:
         if joined and piece.file == joined[-1].file and not piece.row_per_file:
@@ -188,16 +187,16 @@ def whole_files(ranges: Sequence[Range]) -> list[Range]:
 
 
 class NoRows(DataError):
-    """The files of a sample hold no rows."""
+    """Raised when the files that a sample is taken from hold no rows."""
 
 
 def sample_spans(source: Source, spans: Sequence[Sequence[InputFile]], rows: int) -> tuple[Sample, Sample]:
-    """Returns a sample of the first span with rows, and one of this and up to 24 other spans, evenly spread. In the
-    first span alone a column may be empty, or hold only integers.
+    """Returns two samples: one of the first span, and one of the first span with up to 24 others, evenly spread over all spans.
+    The first span alone may mislead: a column may be empty there, or hold only integers. A span without rows is skipped.
 
     Args:
         spans: the files of each span.
-        rows: the most rows of the first span, and of all others together (at least 1000 of each).
+        rows: the most rows from the first span, and from all others together. Each other span may give at least 1000.
 
     Raises:
         NoRows: no span has rows.
@@ -206,7 +205,7 @@ def sample_spans(source: Source, spans: Sequence[Sequence[InputFile]], rows: int
     samples, empty = list[Sample](), None
     for most, files in ((rows, spans[0]), *((max(_LEAST_SAMPLE, rows // len(others)), files) for files in others)):
         try:
-            samples.append(source.prefix(files, most))
+            samples.append(source.sample(files, most))
         except NoRows as error:
             empty = empty or error
     if not samples:
@@ -219,8 +218,8 @@ def sample_spans(source: Source, spans: Sequence[Sequence[InputFile]], rows: int
 
 
 def sampled(tables: Sequence[pa.Table], rows: int, *, evenly: bool = False) -> Sample:
-    """Returns a sample of the tables' first `rows` rows; `evenly`: as many from each table. Columns of unlike types
-    become text. A column that cannot is null, and is named in `Sample.conflicts`."""
+    """Returns a sample of the first `rows` rows of all tables together; if `evenly`, as many rows from each table. A column whose
+    types differ becomes text. If it cannot become text, it is null, and `Sample.conflicts` says why."""
     share = -(-rows // len(tables)) if evenly else rows
     parts = [table.slice(0, share) for table in tables]
     named: dict[str, list[pa.Field]] = {}
@@ -257,7 +256,7 @@ def _as_doubles(table: pa.Table, name: str) -> pa.Table:
 
 
 def _as_text(table: pa.Table, name: str) -> pa.Table | None:
-    """Returns the table with the column as text; None when it cannot be text: it holds lists of lists, or objects."""
+    """Returns the table with the column `name` as text; None when the column holds lists of lists, or objects."""
     place = table.schema.get_field_index(name)
     if place < 0:
         return table
@@ -273,7 +272,7 @@ def _as_text(table: pa.Table, name: str) -> pa.Table | None:
 
 
 def refuse_duplicates(names: Sequence[str], path: str) -> None:
-    """Raise DataError when a file names a column twice."""
+    """Raise DataError when two of a file's columns have the same name."""
     seen = set[str]()
     for name in names:
         if name in seen:
@@ -291,18 +290,18 @@ def check_columns(columns: Sequence[str], names: Collection[str], path: str) -> 
 
 
 def rows_of_range(rows: int, columns: int, whole: int | None = None) -> int:
-    """Returns the number of rows per range of a table: at most `rows`, and at most RANGE_CELLS cells.
+    """Returns the number of rows per range of a table with `columns` columns: at most `rows`, and at most RANGE_CELLS cells.
 
-    Each range costs some milliseconds, and few ranges mean little parallelism. A file known to have `whole` rows is cut
-    into eight ranges or so, each of at least BATCH_ROWS rows, or into more if eight would be too large.
-    """
+    A file that is known to have `whole` rows is cut into about eight ranges, since few ranges mean little parallelism. More
+    ranges are cut if eight were too large; fewer if they had less than BATCH_ROWS rows, since each range costs some
+    milliseconds."""
     most = min(rows, max(1, RANGE_CELLS // max(columns, 1)))
     return most if whole is None else min(most, max(BATCH_ROWS, -(-whole // _RANGES)))
 
 
 def rechunk(chunk: Chunk) -> Iterator[Chunk]:
-    """Cut a chunk into chunks of about BATCH_ROWS rows, none much smaller, since each costs some milliseconds. The
-    first one carries all malformed rows, and exists even if no row is good."""
+    """Cuts a chunk into chunks of about BATCH_ROWS rows. None is much smaller, since each chunk costs some milliseconds. The
+    first chunk carries all malformed rows, and exists even if there is no good row."""
     rows = chunk.batch.num_rows
     size = max(1, -(-rows // max(1, round(rows / BATCH_ROWS))))
     for start in range(0, max(rows, 1), size):
@@ -317,7 +316,7 @@ INTERVAL = pa.month_day_nano_interval()
 
 
 def leaves(schema: pa.Schema, path: str) -> dict[str, FieldPath]:
-    """Returns the leaf columns of a file as {flat name: field path}; {"a.b": ("a", "b")} is field b of struct a.
+    """Returns the leaf columns of a file, {flat name: field path}. Field b of struct a is {"a.b": ("a", "b")}.
 
     Raises:
         DataError: two leaves have the same flat name.
@@ -339,7 +338,8 @@ def leaves(schema: pa.Schema, path: str) -> dict[str, FieldPath]:
 
 
 def pick(batch: pa.RecordBatch, ways: Mapping[str, FieldPath], names: Sequence[str]) -> pa.RecordBatch:
-    """Returns a batch of the named leaf columns in plain types; a leaf is null where its struct is null."""
+    """Returns a batch of the leaf columns `names`, found by the field paths `ways`, in plain types. A leaf is null if its struct
+    is."""
     arrays = []
     for name in names:
         first, *rest = ways[name]
@@ -351,8 +351,8 @@ def pick(batch: pa.RecordBatch, ways: Mapping[str, FieldPath], names: Sequence[s
     return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
 
-def flat(table: pa.Table, path: str) -> pa.Table:
-    """Returns the table with every leaf as a column; a column with text that is not UTF-8 becomes binary."""
+def flat_columns(table: pa.Table, path: str) -> pa.Table:
+    """Returns the table with each leaf of a struct as a column of its own. Text columns that are not UTF-8 become binary."""
     ways = leaves(table.schema, path)
     names = list(ways)
     batches = [pick(batch, ways, names) for batch in table.to_batches()]
@@ -387,7 +387,7 @@ def first_rows(
     """Returns the first `rows` rows of some files, with every leaf of a struct as a column.
 
     Args:
-        opened: opens a file and yields the most rows of a sample that includes it, and the file's batches.
+        opened: opens a file and yields two things: the most rows of a sample that includes this file, and the file's batches.
     """
     tables: list[pa.Table] = []
     count = 0
@@ -401,7 +401,7 @@ def first_rows(
                 if count >= rows:
                     break
         if batches:
-            tables.append(flat(pa.Table.from_batches(batches), file.path))
+            tables.append(flat_columns(pa.Table.from_batches(batches), file.path))
         if count >= rows:
             break
     if not count:
@@ -410,7 +410,7 @@ def first_rows(
 
 
 def damaged_file_error(kind: str, path: str, error: Exception, at: str, columns: Collection[str] = ()) -> DataError:
-    """Returns the error for a file that is damaged at the place `at`; `columns`: the unreadable ones, if known."""
+    """Returns the error for a damaged file. `at`: where the damage is, as text; `columns`: the unreadable columns, if known."""
     fix, names = "write the file again", list(columns)
     if names:
         at += f", {'column' if len(names) == 1 else 'columns'} {some(names, _NAMED, repr)}"
@@ -418,9 +418,9 @@ def damaged_file_error(kind: str, path: str, error: Exception, at: str, columns:
     return DataError(f"not a whole {kind} file, at {at}: {reason_of(error)}", where=path, fix=fix)
 
 
-def runs(counts: Sequence[int], most: int) -> Iterator[tuple[int, int, int]]:
-    """Yields the start, end and number of rows of each run of consecutive row groups (or batches). A run has up to
-    `most` rows, or is one group with more."""
+def row_group_runs(counts: Sequence[int], most: int) -> Iterator[tuple[int, int, int]]:
+    """Joins consecutive row groups (or batches) into runs of up to `most` rows. A larger group is a run by itself. Yields the
+    first group of each run, the group after its last one, and its number of rows."""
     start = total = 0
     for i, count in enumerate(counts):
         if total and total + count > most:
@@ -452,7 +452,7 @@ _TEXT = {name for name, format in FORMATS.items() if format.text}
 
 
 def other_format(head: bytes, expected: Format) -> tuple[str, str] | None:
-    """Returns the other format that a file's first bytes show, and the fix; None if it may be the `expected` one."""
+    """Returns the other format that a file's first bytes show, and the fix; None if they may be of the `expected` format."""
     sniffed = format_of(head)
     if sniffed is not None and sniffed != expected and not (sniffed in _TEXT and expected in _TEXT):
         return FORMATS[sniffed].noun, f"say 'format: {sniffed}'"
@@ -472,7 +472,7 @@ def other_format(head: bytes, expected: Format) -> tuple[str, str] | None:
 
 
 def wrong_format_error(path: str, expected: Format) -> DataError | None:
-    """Returns the error for a file of another format; None when its first bytes show no other one."""
+    """Returns the error for a file whose first bytes show another format than the expected one; None when they do not."""
     with storage.open_file(path) as file, storage.reading(path):
         other = other_format(file.read(_HEAD), expected)
     if other is None:
@@ -481,7 +481,7 @@ def wrong_format_error(path: str, expected: Format) -> DataError | None:
 
 
 def format_of(head: bytes) -> Format | None:
-    """Returns the format that a file's first bytes show; None for text (it may be CSV) and for unknown bytes."""
+    """Returns the format that a file's first bytes show; None for text, which may be CSV, and for unknown bytes."""
     for name, format in FORMATS.items():
         if format.magic and head.startswith(format.magic):
             return name
@@ -492,7 +492,7 @@ def format_of(head: bytes) -> Format | None:
 
 
 def is_object(line: bytes) -> bool:
-    """Returns whether a line is a JSON object, or the beginning of a long one."""
+    """Returns whether a line is a JSON object. A long line may be cut off at its end."""
     line = line.strip()
     if not line.startswith(b"{"):
         return False

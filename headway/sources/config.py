@@ -43,7 +43,7 @@ Gaps = Literal["error", "allow"]
 
 @dataclass(frozen=True)
 class FileFormat:
-    """The facts of a file format."""
+    """What a file format is called, how its files are recognized, and which class reads them."""
 
     noun: str
     """The name of a file of this format in messages."""
@@ -123,12 +123,12 @@ FORMATS: dict[Format, FileFormat] = {
 
 
 def by_ending(path: str) -> Format | None:
-    """Returns the format whose files end as this path does; None if there is none."""
+    """Returns the format of a file by the ending of its name; None if the ending is of no known format."""
     return next((name for name, format in FORMATS.items() if re.search(format.pattern, PurePosixPath(path).name)), None)
 
 
 def is_wide(encoding: str) -> bool:
-    """Returns whether an encoding takes two bytes for every letter, so that lines cannot be found in its bytes."""
+    """Returns whether an encoding takes two bytes for every letter, so that lines cannot be found in the bytes."""
     return encoding.startswith("utf-16")
 
 
@@ -203,7 +203,7 @@ class CsvConfig(Frozen):
 
 
 class ImagesConfig(Frozen):
-    """The labels of a folder of images: by folder, or by a table."""
+    """The source of the labels of a folder of images: the images' folders, or a table."""
 
     table: str | None = Field(
         default=None,
@@ -221,7 +221,7 @@ class ImagesConfig(Frozen):
 
 
 class SourceConfig(Frozen):
-    """The config of the raw files: where they are and their format."""
+    """The config of the raw files: their format, their path, and how to read them."""
 
     format: Format = Field(description="what the files are")
     path: str = Field(
@@ -242,7 +242,7 @@ class SourceConfig(Frozen):
     @field_validator("format", mode="before")
     @classmethod
     def _read(cls, value: Any) -> Any:
-        """Refuse popular formats that Headway does not read, and name the workaround."""
+        """Refuses the name of a popular format that Headway does not read; the error names the workaround."""
         way = CONVERT.get(str(value).lower().lstrip("."))
         if way is not None:
             raise ValueError(f"{value!r} is not read: {way}; formats are {', '.join(map(repr, get_args(Format)))}")
@@ -278,12 +278,12 @@ class SourceConfig(Frozen):
 
     @property
     def has_spans(self) -> bool:
-        """Whether the path has placeholders for spans."""
+        """Whether the path has placeholders for spans: {span}, or {year} and perhaps further parts of a date."""
         return SPAN in self.path or DATE_PARTS[0] in self.path
 
     @property
     def has_splits(self) -> bool:
-        """Whether the path has the placeholder {split}, and so tells the split of each file."""
+        """Whether the path has the placeholder {split}, so that a file's path tells its split."""
         return SPLIT in self.path
 
     @model_validator(mode="after")
@@ -301,12 +301,12 @@ class SourceConfig(Frozen):
 
     @property
     def options(self) -> CsvConfig | ImagesConfig | None:
-        """The options of the format; None if it has none."""
+        """The options of the format (for `csv` and `images`); None if the format has no options."""
         name = FORMATS[self.format].options
         return None if name is None else getattr(self, name)
 
     def at_ingest(self) -> dict[str, Any]:
-        """Returns the part of the config that changes what ingest writes. The files' location does not belong to it."""
+        """Returns the part of the config that changes what ingest writes. The location of the files is not a part of it."""
         own = FORMATS[self.format].options
         bound = {} if self.max_cell_bytes == MAX_CELL_BYTES else {"max_cell_bytes": self.max_cell_bytes}
         return {

@@ -1,13 +1,13 @@
-"""The sample of a span that a schema is inferred from: its first rows, its source's notes, and columns whose types conflict
-between files, such as a list in one and an object in another.
+"""The sample of rows that a schema is inferred from, with notes on the files, and with the columns whose values have conflicting
+forms: a value's form is one value, a list, or an object with columns inside.
 
     forms = ValueForms()
     forms.note("0.jsonl", {("a",): ColumnForm("a list", 40, 40)})
     forms.note("1.jsonl", {("a", "b"): ColumnForm("one value", 40, 40)})     # so that `a` is an object there
     forms.clashes()         # {"a": "column 'a' is a list in 0.jsonl and an object in 1.jsonl", "a.b": the same}
 
-No stored type holds both. If the sample left one out, its rows would be rejected later. A form that at most one value
-in a hundred has decides nothing, and conflicts of a column that is not used do not matter.
+No stored type holds both a list and an object. If the sample left out one form, rows with that form would be rejected later. A
+form that at most one value in a hundred has is ignored. Conflicts in a column that is not used do not matter.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Sample:
     """Whether the files hold numbers as text, so that their spelling counts: 100000 is an integer, 1e5 is not."""
 
     def joined(self, whole: Sample, others: Sequence[Sample]) -> Sample:
-        """Returns the sample of several spans: the table of `whole`, and each fact of the first sample that has it."""
+        """Returns one sample for several spans: the rows of `whole`, and each column's facts from the first sample with any."""
         every = (whole, self, *others)
         facts: dict[str, Any] = {
             name: {column: fact for each in every[::-1] for column, fact in getattr(each, name).items()}
@@ -69,7 +69,7 @@ class Sample:
         return replace(self, table=whole.table, notes=notes, decimal=decimal, **facts)
 
     def renamed(self, names: Mapping[str, str]) -> Sample:
-        """Returns the sample with renamed columns, {old: new}."""
+        """Returns the sample with its columns renamed by `names`, {old: new}."""
         facts: dict[str, Any] = {
             of_it: {names.get(name, name): fact for name, fact in getattr(self, of_it).items()} for of_it in _FACTS
         }
@@ -82,7 +82,7 @@ FieldPath = tuple[str, ...]
 
 
 class ColumnForm(NamedTuple):
-    """The form of one column's values in some lines, and the number of values."""
+    """The form of one column's values in some lines (one value, a list, ...), and the number of values."""
 
     form: str | None
     """The form of the column's values: one value, a list, a list of ..., an empty list; None: there are only nulls."""
@@ -100,13 +100,13 @@ class _Form:
 
 @dataclass
 class ValueForms:
-    """Collects the forms that the values of each column, and the objects around it, have in the files."""
+    """Collects the forms that each column's values have in the files: one value, a list, or an object with columns inside."""
 
     _forms: dict[FieldPath, dict[str, _Form]] = field(default_factory=dict)
     _ways: set[FieldPath] = field(default_factory=set)
 
     def note(self, file: str, columns: Mapping[FieldPath, ColumnForm]) -> None:
-        """Add the columns of some lines of a file."""
+        """Adds the columns that some lines of a file have, {field path: form}."""
         objects: dict[FieldPath, int] = {}
         for way, column in columns.items():
             self._ways.add(way)
@@ -121,7 +121,7 @@ class ValueForms:
         self._forms.setdefault(way, {}).setdefault(form, _Form(path)).values += values
 
     def clashes(self) -> dict[str, str]:
-        """Returns a message by column, for each one that has conflicting forms or lies in an object that has."""
+        """Returns {column: message} for each column with conflicting forms, or within an object that has conflicting forms."""
         conflicts = {way: _conflict(way, forms) for way, forms in self._usual().items() if len(forms) > 1}
         return {
             ".".join(way): next(conflicts[start] for start in _starts(way) if start in conflicts)
@@ -130,18 +130,18 @@ class ValueForms:
         }
 
     def mixed(self) -> dict[str, str]:
-        """Returns for each column with several forms, or in an object with several, a text that lists these forms."""
+        """Returns {column: text that lists the forms} for each column with several forms, or within an object with several."""
         ways = {way: " and ".join(forms) for way, forms in self._forms.items() if len({*forms} - {EMPTY_LIST}) > 1}
         return {".".join(way): ways[start] for way in self._ways for start in _starts(way) if start in ways}
 
     def is_rare(self, path: FieldPath, form: str | None) -> bool:
-        """Returns whether hardly any value has this form at this field path, or is an object at one of its parents."""
+        """Returns whether at most 1% of the values at the path have this form, or at most 1% at a parent path are objects."""
         forms = dict.fromkeys(_starts(path)[:-1], _OBJECT) | ({path: form} if form is not None else {})
         usual = self._usual(forms)
         return any(not _is_in(form, usual[start]) for start, form in forms.items())
 
     def _usual(self, ways: Mapping[FieldPath, str] | None = None) -> dict[FieldPath, dict[str, _Form]]:
-        """Returns by field path (of `ways`, or of all) the forms that more than one value in a hundred has."""
+        """Returns for each field path (only those in `ways`, if given) the forms that more than 1% of its values have."""
         usual = {}
         for way in self._forms if ways is None else ways:
             forms = self._forms.get(way, {})
@@ -153,7 +153,7 @@ class ValueForms:
 
 
 def without_values(table: pa.Table, clashes: Mapping[str, str]) -> pa.Table:
-    """Returns the table with the columns in `clashes` null, so that the tables of several files can be concatenated."""
+    """Returns the table with the columns in `clashes` set to null, so that the tables of several files can be concatenated."""
     for name in clashes:
         if (place := table.schema.get_field_index(name)) >= 0:
             table = table.set_column(place, name, pa.nulls(table.num_rows))

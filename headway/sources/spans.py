@@ -2,7 +2,7 @@
 
     spans(config)                                # ["2013-01", "2013-02"]
     found = files(config, "2013-01")             # path, bytes, crc32c of each file of the span
-    source = open_source(config)                          # of the format, with what the config says of names and sizes
+    source = open_source(config)                          # reads the format, renames columns, rejects too large values
     for piece in source.ranges(found):
         for chunk in source.read(piece, ["carrier", "arr_delay"], types={}):
             chunk.batch, chunk.first_row, chunk.malformed
@@ -11,16 +11,15 @@
     select_window(known, "12m", gaps="allow")             # a missing month is not an error
 
 In a path, {span} stands for any name; {year}, {month}, {day} and {hour} for the parts of a date, and the span is then
-called by that date: "2013-01-05", "2013-01-05T06". A date's parts may stand in the path more than once. {split} stands for
-any name too, and tells no spans apart: `split_name` says what it is in a file's path. A file or folder that a
-placeholder or wildcard matches, or that lies in a folder, is hidden if its name begins with "." or "_" and the path
-does not write that name itself.
+called by that date: "2013-01-05", "2013-01-05T06". A date's parts may stand in the path more than once. {split} stands for any
+name too. It does not tell spans apart; `split_name` returns what stands in its place in a file's path. A file is hidden, and not
+read, if its name or a folder's begins with "." or "_", unless the path itself writes that name.
 
-An open source rejects rows with a value of more than `max_cell_bytes`, so that batches stay small. Columns of fixed
-width are not checked, others row by row only if the whole column of a batch is larger than that.
+An open source rejects rows with a value of more than `max_cell_bytes`, so that batches stay small. Columns of fixed width are not
+checked. Other columns are checked row by row only if a batch's whole column is larger than that limit.
 
-Spans whose names are dates of one kind ("2013", "2013-01", "2013-01-05", "2013-01-05T06") must have no gap: a date that
-a window lacks is an error that names it, unless gaps are allowed. `flows.config.window` says which window a run uses.
+If all spans are named by dates of one kind ("2013", "2013-01", "2013-01-05", "2013-01-05T06"), no date may be missing from a
+window. The error names the missing dates; `gaps: allow` permits them. `flows.config.window` decides which window a run uses.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ _MAGIC = re.compile(r"(\*|\?|\[!?\]?[^\]/]*\])")
 
 
 def spans(config: SourceConfig) -> list[str]:
-    """Returns the spans of the existing files, sorted; one span "all" when the path has no placeholder.
+    """Returns the sorted names of the spans that have files; only "all" if the path has no placeholder for spans.
 
     Raises:
         ConfigError: no file matches.
@@ -96,7 +95,8 @@ def spans(config: SourceConfig) -> list[str]:
 
 
 def _refuse_undated(pattern: str) -> None:
-    """Refuse a folder of rows without a date beside folders that are named by a date: its rows belong to no span."""
+    """Raise ConfigError if a folder such as `month=__HIVE_DEFAULT_PARTITION__` holds rows without a date: they belong to no
+    span."""
     parts = pattern.split("/")
     for place, part in enumerate(parts):
         name, equals, value = part.partition("=")
@@ -108,7 +108,7 @@ def _refuse_undated(pattern: str) -> None:
 
 
 def _name(match: re.Match[str]) -> str | None:
-    """Returns the span's name; None when its digits are not a date."""
+    """Returns the name of the span that a matched path belongs to; None when the digits in the path are not a date."""
     parts = match.groupdict()
     if SPAN[1:-1] in parts:
         return parts["span"]
@@ -120,8 +120,8 @@ def _name(match: re.Match[str]) -> str | None:
 
 
 def folder_columns(pattern: str, path: str) -> dict[str, str | None]:
-    """Returns the columns that a file's folders name, as `test=01` does: {name: the value of all rows of the file, or
-    None for null}. A folder that the source's path itself names, or has a placeholder for, is no column."""
+    """Returns {column: value} for a file's folders that are named like `test=01`. The value holds for all rows of the file; None
+    is null. A folder gives no column if the source's path (`pattern`) names this folder or has a placeholder for it."""
     written, folders = pattern.rstrip("/").split("/"), {}
     for place, part in enumerate(path.split("/")[:-1]):
         name, equals, value = part.partition("=")
@@ -132,14 +132,14 @@ def folder_columns(pattern: str, path: str) -> dict[str, str | None]:
 
 
 def split_name(config: SourceConfig, path: str) -> str:
-    """Returns what {split} of the source's path stands for in the path of a file."""
+    """Returns the part of a file's path that stands in the place of {split} in the source's path."""
     match = re.match(_regex(config.path) + r"(?:/.*)?$", path)
     assert match is not None, path
     return match["split"]
 
 
 def _regex(text: str) -> str:
-    """Returns a regular expression for a path's pattern, with a group for each placeholder."""
+    """Returns a regular expression for the paths that a source's path matches, with a named group for each placeholder."""
     parts, names = [], set[str]()
     for i, part in enumerate(_PLACE.split(text)):
         if not i % 2:
@@ -171,7 +171,7 @@ def _regex_of_glob(text: str) -> str:
 
 
 def patterns(config: SourceConfig, span: str) -> Iterator[str]:
-    """Yields the globs of a span's files. A month may be written 1 or 01 in a path."""
+    """Yields the globs that match a span's files. There may be two, since a path may write a month as 1 or as 01."""
     path = config.path.replace(SPLIT, "*")
     if not config.has_spans:
         yield path
@@ -194,7 +194,7 @@ def paths_of(config: SourceConfig, span: str) -> list[str]:
     """Returns the paths of a span's files, in order, without reading the files.
 
     Raises:
-        ConfigError: there are none.
+        ConfigError: the span has no files.
     """
     files: list[str] = []
     others: list[str] = []
@@ -225,11 +225,10 @@ def paths_of(config: SourceConfig, span: str) -> list[str]:
 
 
 def _is_hidden(path: str, pattern: str) -> bool:
-    """Returns whether a part of `path` begins with "." or "_" that the pattern does not write itself.
+    """Returns whether a file is hidden: a part of its path begins with "." or "_", and `pattern` does not write this part itself.
 
-    Engines write temporary files in such folders (`_temporary/0/part.csv`) and markers of such names (`_SUCCESS`). A
-    folder that the pattern names, as in `/data/_landing/*.csv`, is what the user wants.
-    """
+    Engines such as Spark write temporary files into hidden folders (`_temporary/0/part.csv`), and hidden marker files
+    (`_SUCCESS`). A folder that the pattern itself names, as in `/data/_landing/*.csv`, is what the user wants."""
     written = pattern.rstrip("/").split("/")
     for i, part in enumerate(path.split("/")):
         matched = i >= len(written) or written[i][:1] in ("*", "?", "{") or written[i][:2] == "[!"
@@ -247,11 +246,11 @@ def _only_hidden(hidden: list[str], pattern: str) -> ConfigError:
 
 
 def files(config: SourceConfig, span: str) -> tuple[InputFile, ...]:
-    """Returns the span's files, sorted by path, each read once for its checksum.
+    """Returns the span's files, sorted by path. Each file is read once, to compute its checksum.
 
     Raises:
-        ConfigError: there are none.
-        DataError: one cannot be read, or is empty.
+        ConfigError: the span has no files.
+        DataError: a file cannot be read, or is empty.
     """
     paths = paths_of(config, span)
     if config.format == "images" and config.images.table is not None:
@@ -295,7 +294,7 @@ Date = np.datetime64
 
 
 def parse_date(name: str) -> Date | None:
-    """Returns the date that a span's name means; None when it is not a date."""
+    """Returns the date that a span's name stands for; None when the name is not a date."""
     try:
         return np.datetime64(name) if _DATE.fullmatch(name) else None
     except ValueError:
@@ -303,11 +302,10 @@ def parse_date(name: str) -> Date | None:
 
 
 def _before(end: Date, count: int, unit: str) -> Date:
-    """Returns the hour that is `count` units before `end`.
+    """Returns the hour that is `count` units of time (hours, days, weeks, months or years) before `end`.
 
-    Months and years follow the calendar. A day that the month does not have is the end of that month: a month before
-    31 March is the end of February, which is 1 March, 0:00.
-    """
+    Months and years follow the calendar. If the month lacks the day, the result is the end of that month: one month before 31
+    March is the end of February, which is 1 March, 0:00."""
     count, hour = min(count, _LONGEST), end.astype("M8[h]")
     if unit in _UNITS:
         return max(hour - np.timedelta64(count, _UNITS[unit]), _FIRST)
@@ -318,10 +316,10 @@ def _before(end: Date, count: int, unit: str) -> Date:
 
 
 def check_window(window: int | str | None) -> int | str | None:
-    """Returns the window if it is valid: digits as an int, anything else as it is.
+    """Returns the window setting if it is valid. A number of spans is returned as an int, anything else as it is.
 
     Raises:
-        ValueError: it is not a window.
+        ValueError: the setting is not a window.
     """
     if isinstance(window, bool) or not isinstance(window, int | str | None):
         raise ValueError(f"{window!r} is not a window; write a number of spans, a time such as 30d or 12m, or all")
@@ -344,14 +342,14 @@ def select_window(
 
     Args:
         spans: all the spans there are, sorted.
-        window: how many spans (3 or "3"), or how much time up to the end of `until` ("48h", "30d", "8w", "12m", "2y");
-            None or "all": all of them.
-        until: the last span, or "latest"; if spans are dates, also a longer period such as 2013, for its last span.
-        gaps: whether a window of dates may lack a span.
-        where: the place of the window setting, for an error.
+        window: a number of spans (3 or "3"), or a length of time that ends with `until` ("48h", "30d", "8w", "12m", "2y");
+            None or "all": all spans up to `until`.
+        until: the last span, or "latest". If spans are dates, a longer period such as 2013 means its last span.
+        gaps: "error" or "allow": whether a window of dates may lack a span.
+        where: the setting that the window comes from, for error messages.
 
     Raises:
-        ConfigError: a span does not exist, there are too few, or one is missing in between.
+        ConfigError: `until` is no span, there are too few spans, or a span within the window is missing.
     """
     try:
         return _selected(spans, window, until, gaps)
@@ -385,7 +383,7 @@ def _selected(spans: Sequence[str], window: int | str | None, until: str, gaps: 
 
 
 def _parsed(window: int | str | None) -> tuple[int | None, str | None]:
-    """Returns the number and the unit of a window such as 30d; None for what it lacks."""
+    """Returns the number and the unit of a window: 30, "d" for 30d; 3, None for 3 spans; None, None for all spans."""
     if window in (None, ALL):
         return None, None
     match = _WINDOW.fullmatch(str(window).strip())
@@ -400,14 +398,14 @@ def _parsed(window: int | str | None) -> tuple[int | None, str | None]:
 
 
 def _dates(spans: Sequence[str]) -> dict[str, Date] | None:
-    """Returns the spans' dates, when all are dates of one unit; else None."""
+    """Returns {span: date} if all spans are named by dates of one unit, such as months; else None."""
     dates = {name: date for name in spans if (date := parse_date(name)) is not None}
     same = len({date.dtype for date in dates.values()}) == 1
     return dates if same and len(dates) == len(spans) else None
 
 
 def _until(spans: Sequence[str], dates: dict[str, Date] | None, until: str, gaps: Gaps) -> str:
-    """Returns the last span of the window; raises ConfigError if there is none."""
+    """Returns the name of the window's last span; raises ConfigError if `until` names no span."""
     if until == "latest":
         return spans[-1]
     if until in spans:
@@ -423,14 +421,14 @@ def _until(spans: Sequence[str], dates: dict[str, Date] | None, until: str, gaps
 
 
 def _coarse(date: Date, dates: dict[str, Date]) -> bool:
-    """Returns whether the period `date` is at least as long as a span."""
+    """Returns whether the period `date`, such as a year, is at least as long as each of the spans in `dates`."""
     units = (np.datetime_data(each.dtype)[0] for each in (date, next(iter(dates.values()))))
     unit, unit_of_spans = map(_RESOLUTIONS.index, units)
     return unit <= unit_of_spans
 
 
 def _no_gaps(dates: dict[str, Date], chosen: Sequence[str], first: Date, end: Date) -> None:
-    """Raise ConfigError that names the spans that `chosen` lacks from `first` until before `end`."""
+    """Raise ConfigError if `chosen` lacks spans from `first` until before `end`. The error names the missing spans."""
     covered = {dates[name] for name in chosen}
     missing = [str(date) for date in np.arange(first, end.astype(first.dtype)) if date not in covered]
     if missing:
@@ -452,12 +450,12 @@ def _counted(upto: list[str], count: int | None, until: str) -> list[str]:
 def open_source(
     config: SourceConfig, files: Sequence[InputFile] = (), later: Collection[str] = (), columns: Sequence[Column] = ()
 ) -> Source:
-    """Open the source of a config's format; rows with a cell beyond `max_cell_bytes` come out as malformed.
+    """Opens the source of a config's format. Rows with a cell of more than `max_cell_bytes` come out as malformed.
 
     Args:
-        later: columns that first appear in later spans. Files in `files` without them get nulls.
-        columns: the schema's columns. If a null word of a CSV file is a value in one of them, it is read as text in
-            all, and `headway.tabular.coerce` makes it null in the others.
+        later: columns that first appear in later spans. A file in `files` that lacks such a column gets it as nulls.
+        columns: the schema's columns. A word such as NA may mean null in one column and be a value in another. Then it is
+            read as text in all columns; `headway.tabular.coerce` makes it null where it means null.
     """
     if isinstance(config.options, CsvConfig):
         missing = [column.null for column in columns if column.null is not None]
@@ -470,13 +468,13 @@ def open_source(
 
 
 class ConfiguredSource:
-    """A source that rejects rows with too large values, renames columns, and adds columns that files lack.
+    """Wraps a format's source: rejects rows with too large values, renames columns, and adds columns that files lack.
 
     Args:
         names: {name in the files: name in the pipeline}.
-        files: the span's files; one that lacks a column in `later` gets it as nulls.
-        folders: returns the columns that a file's folders name, with their values as text; a column of this name in the
-            file comes first.
+        files: the span's files. A file that lacks a column in `later` gets the column as nulls.
+        folders: a function of a file's path that returns the columns that its folders name, {name: text}. If the file itself
+            has a column of that name, the file's column is used.
     """
 
     def __init__(
@@ -541,8 +539,8 @@ class ConfiguredSource:
         )
         return dataclasses.replace(chunk, batch=batch, malformed=malformed)
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
-        sample = self.source.prefix(files, rows)
+    def sample(self, files: Sequence[InputFile], rows: int) -> Sample:
+        sample = self.source.sample(files, rows)
         table, folders = sample.table, [self._folders(file.path) for file in files]
         for name in dict.fromkeys(name for each in folders for name in each):
             if name not in table.column_names:  # which row is of which file does not matter to a type
@@ -569,7 +567,8 @@ Sizes = NDArray[np.int64]
 
 
 def reject_large_rows(chunk: Chunk, max_bytes: int) -> Chunk:
-    """Move the rows that hold a value of more than `max_bytes` bytes from the chunk's batch to its malformed rows."""
+    """Returns the chunk with each row that has a value of more than `max_bytes` bytes among the malformed rows, not in the
+    batch."""
     batch, large = chunk.batch, dict[int, tuple[str, int]]()
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         if array.type.id in _FIXED:
@@ -603,7 +602,7 @@ def _cell_text(cell: pa.Array) -> str:
 
 
 def _large(array: pa.Array, max_bytes: int) -> Sizes | None:
-    """Returns the bytes of each row if a row may exceed the limit, else None."""
+    """Returns the bytes of each row's value if the array is so large that some value may exceed the limit; else None."""
     if pa.types.is_dictionary(array.type):
         values = _large(array.dictionary, max_bytes)
         return None if values is None else values[pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)]

@@ -9,15 +9,15 @@
 
     rules = QuoteRules(CsvConfig(), longest=16 << 20)
     rules.broken(b'1,"12" pipe"\\n2,x\\n', columns=2)    # one BrokenRecord: text follows a closing quote
-    rules.record_end(b'1,"a\\nb"\\n2,"c\\n', columns=2)  # 8: the second record may go on
-    Quotes(CsvConfig())                                # feed(block) finds newline_inside: the file cannot be cut
+    rules.record_end(b'1,"a\\nb"\\n2,"c\\n', columns=2)  # 8, where the first record ends; the second one may go on
+    Quotes(CsvConfig())                                # feed(block) sets newline_inside if the file cannot be cut at newlines
 
-Some files have to be read from their beginning, and never stay in memory whole: text compressed by gzip, bzip2 or zstd,
-the one file of a zip archive, UTF-16 (known by its byte order mark or its zeros), and text with other line ends.
+Some files are read as a stream, from their beginning, and are never in memory as a whole. They are text compressed by gzip, bzip2
+or zstd, the one file of a zip archive, UTF-16 (known by its byte order mark or its zeros), and text with unusual line ends.
 
 In CSV a quote opens a value only as the value's first character. The quote that closes it stands before a delimiter or a
 line end, perhaps with blanks in between. In a value that does not begin with a quote, a quote is an ordinary character. A
-line in which a value is opened and not properly closed is broken. It is rejected, and reading goes on at the next line.
+line is broken if a quote opens a value and does not close it properly. Only this line is rejected.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class TextFile:
     """One text file, read by lines or in blocks of whole lines.
 
     Raises:
-        DataError: from every method: the file cannot be read, is cut off, or holds no text.
+        DataError: raised by every method if the file cannot be read, is cut off, or holds no text.
     """
 
     def __init__(self, path: str, encoding: str | None = None):
         """
         Args:
-            encoding: UTF-16 to assume if the bytes do not show it; of any other encoding the bytes stay as they are.
+            encoding: the configured one. UTF-16 is assumed if the bytes do not show it; with others, bytes stay as they are.
         """
         self.path = path
         with filesystem.open_file(path) as file, filesystem.reading(path):
@@ -79,8 +79,8 @@ class TextFile:
             raise DataError("is not text: it holds zero bytes", where=self.path, fix="check source.format and the file")
 
     def line(self, number: int, quote: bytes = b"", escape: bytes = b"") -> tuple[int, bytes]:
-        """Returns the offset and the bytes of a line (from 0) with its line end; no bytes if there is no such line. A
-        line end in quotes or after an escape does not end it, but ends the lines before it."""
+        """Returns the offset and the bytes of line `number` (from 0), with its line end; no bytes if there is no such line. A
+        line end in quotes or after an escape does not end this line. In the lines above, every line end counts."""
         line, start, looked = bytearray(), 0, 0
         quotes, counted = 0, 0
         for _, piece in self.blocks(0, None, _PIECE, len):
@@ -105,7 +105,7 @@ class TextFile:
         return start, b"" if number else bytes(line)
 
     def line_end(self, offset: int) -> int:
-        """Returns the end of the line that contains byte `offset` of a plain file; the file's size if it has none."""
+        """Returns the offset just after the line of a plain file that holds byte `offset`; the file's size for the last line."""
         with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
             offset = min(offset, file.size())
             file.seek(offset)
@@ -129,8 +129,8 @@ class TextFile:
     def blocks(
         self, start: int, end: int | None, size: int, last_end: Callable[[bytes], int]
     ) -> Iterator[tuple[int, bytes]]:
-        """Yields the offset and the bytes of blocks of about `size` bytes. `last_end(data)` returns where a block may
-        end; the last one may lack a line end. A stream is always read to its end."""
+        """Yields the offset and the bytes of each block of about `size` bytes. `last_end(data)` returns the last offset at which
+        a block may end, 0 for none. The last block may lack a line end. A stream is read to its end, whatever `end` is."""
         if last_end is last_line_end and end is not None and not self.streamed:
             yield from self._whole_lines(start, end, size)
             return
@@ -164,10 +164,10 @@ class TextFile:
                 yield at, carry
 
     def _whole_lines(self, start: int, end: int, size: int) -> Iterator[tuple[int, bytes]]:
-        """Yields what `blocks` does for a plain file cut at line ends, in as few blocks of one size as `size` allows.
+        """Does what `blocks` does for a plain file that is cut at line ends. The blocks are about equally large, and as few as
+        `size` allows.
 
-        Each is read at once, since to copy megabytes costs as much as to read them.
-        """
+        Each block is one read: joining several reads would copy megabytes, which costs as much as reading them."""
         blocks = -(-(end - start) // size)
         with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
             at = start
@@ -183,7 +183,7 @@ class TextFile:
                 at = stop
 
     def _lines_before(self, offset: int) -> int:
-        """Returns the number of line ends before an offset. It reads the whole file up to there: for errors only."""
+        """Returns the number of line ends before an offset. Reads the whole file up to the offset: for error messages only."""
         with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
             source: Any = TextStream(file, self._form, self.path) if self.streamed else file
             lines = 0
@@ -192,7 +192,7 @@ class TextFile:
             return lines
 
     def _stop(self, file: pa.NativeFile, start: int, stop: int, end: int) -> int:
-        """Returns the offset after the last line end in [start, stop), else after the next one; at most `end`."""
+        """Returns where a block ends: after the last line end in [start, stop), else after the next one; at most at `end`."""
         if stop == end:
             return end
         low = stop
@@ -205,12 +205,12 @@ class TextFile:
 
 
 def last_line_end(data: bytes) -> int:
-    """Returns the offset after the last line end; 0 when there is none."""
+    """Returns the offset just after the last line end; 0 when there is none."""
     return data.rfind(b"\n") + 1
 
 
 def row_offsets(data: bytes, rows: list[int]) -> list[int]:
-    """Returns the offset of each of these rows, numbered from 0 without empty lines; -1 for a row that is not there."""
+    """Returns the byte offset of each of these rows; -1 for a row that does not exist. Rows count from 0, without empty lines."""
     array = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(array == 10)
     starts = np.concatenate([[0], ends + 1])
@@ -222,8 +222,8 @@ def row_offsets(data: bytes, rows: list[int]) -> list[int]:
 
 
 def cuts(text: TextFile, start: int, size: int, step: int) -> Iterator[tuple[int, int]]:
-    """Yields the start and the end of each range of a plain file of `size` bytes, from `start` on. A range ends at the
-    first line end at or after `step` bytes."""
+    """Cuts a plain file into ranges, from byte `start` to its end at byte `size`. Yields the start and the end of each range. A
+    range ends after the first line end at or after `step` bytes."""
     while start < size:
         end = min(text.line_end(min(start + step, size)), size)
         if end <= start:
@@ -235,8 +235,8 @@ def cuts(text: TextFile, start: int, size: int, step: int) -> Iterator[tuple[int
 def sample(
     text: TextFile, start: int, size: int, last_end: Callable[[bytes], int], *, plain: bool
 ) -> Iterator[tuple[int, bytes]]:
-    """Yields the offset and the whole lines of each piece of a file that a schema is inferred from. A file that cannot
-    be cut at line ends has one piece, its beginning.
+    """Yields the offset and the bytes of pieces of a file, from which a schema is inferred. A piece is whole lines. A file that
+    cannot be cut at line ends has one piece, its beginning.
 
     Args:
         last_end: as in `TextFile.blocks`.
@@ -252,7 +252,7 @@ def sample(
 
 
 def _spread(text: TextFile, start: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Yields the offset and the bytes of pieces spread over a plain file, since the beginning of a sorted file shows
+    """Yields the offset and the bytes of pieces spread over a plain file. If the file is sorted, its beginning alone could show
     one value only. A small file is one piece."""
     length = size - start
     count = SAMPLE_PIECES if length > SAMPLE_PIECES * SAMPLE_BYTES else 1
@@ -293,19 +293,19 @@ class StreamForm:
 
 
 def too_long(path: str, line: int) -> DataError:
-    """Returns the error for a line of more than LONGEST_LINE bytes, numbered from 1."""
+    """Returns the error for a line of more than LONGEST_LINE bytes; `line` is its number, from 1."""
     fix = "check that it is text of one row per line; large values can be written as Parquet"
     return DataError(f"line {line:,} has more than {LONGEST_LINE >> 20} MiB", where=path, fix=fix)
 
 
 def stream_form(file: Any, path: str, encoding: str | None = None) -> tuple[StreamForm, bytes]:
-    """Returns the compression, encoding and line ends of an open file, and its first text. Moves the file's position.
+    """Returns the compression, encoding and line ends of an open file, and the beginning of its text. Moves the file's position.
 
     Args:
         encoding: a UTF-16 encoding to assume where the bytes show none.
 
     Raises:
-        DataError: it cannot be decompressed, or is an archive of several files.
+        DataError: the file cannot be decompressed, or is an archive of several files.
     """
     head = bytes(file.read(_HEAD))
     compression = next((name for magic, name in _COMPRESSIONS.items() if head.startswith(magic)), None)
@@ -343,7 +343,7 @@ def _line_ends(head: bytes) -> bytes | None:
 
 
 class TextStream:
-    """Reads a file's text from its beginning: UTF-16 as UTF-8, and lines that end in \\n or \\r\\n."""
+    """Reads a file's text from its beginning. UTF-16 comes as UTF-8; line ends other than \\n and \\r\\n come as \\n."""
 
     def __init__(self, file: Any, form: StreamForm, path: str):
         self._path, self._form = path, form
@@ -380,7 +380,7 @@ class TextStream:
             raise DataError(f"is a zip archive that cannot be read: {error}", where=self._path, fix=fix) from None
 
     def read(self, size: int) -> bytes:
-        """Returns at most `size` bytes; no bytes only at the end."""
+        """Returns the next bytes of the text, at most `size`. No bytes mean the end of the text."""
         while size and not self._ready:
             fresh = self._bytes(size)
             self._ready = self._text(fresh)
@@ -440,7 +440,7 @@ value."""
 
 @dataclass(frozen=True)
 class BrokenRecord:
-    """A record that cannot be read: bytes [start, end) of some data."""
+    """A CSV record that cannot be read, at bytes [start, end) of the data, and the reason."""
 
     start: int
     end: int
@@ -475,13 +475,13 @@ class QuoteRules:
         """A pattern for data whose quotes stand where they may, with each value on one line."""
 
     def record_end(self, data: bytes, columns: int) -> int:
-        """Returns the offset after the last whole record in a block of a longer text; 0 when there is none."""
+        """Returns the offset just after the last whole record in `data`, a block of a longer text; 0 when no record is whole."""
         if not self._holds_marks(data):
             return data.rfind(b"\n") + 1
         return self._walk(data, columns, newlines=True, final=False)[0]
 
     def broken(self, data: bytes, columns: int, *, newlines: bool = True) -> list[BrokenRecord]:
-        """Returns the records that cannot be read because of a quote; `data` ends with a whole record.
+        """Returns the records that cannot be read because of a misplaced quote. `data` must end with a whole record.
 
         Args:
             newlines: whether a value may hold a line end; false for a file that was cut at any line end.
@@ -493,8 +493,8 @@ class QuoteRules:
         return self._walk(data, columns, newlines, final=True)[1]
 
     def escaped(self, data: bytes) -> bytes:
-        r"""Returns the data with each escape before an ordinary character doubled, so that it stays part of the text:
-        C:\dir becomes C:\\dir."""
+        r"""Returns the data with each escape before an ordinary character doubled. The parser then keeps the escape as a part of
+        the text: C:\dir becomes C:\\dir."""
         if not self._escape or self._escape not in data:
             return data
         escape, others = re.escape(self._escape), self._quote + self._escape + self._delimiter
@@ -506,7 +506,7 @@ class QuoteRules:
         return any(mark and mark in data for mark in (self._quote, self._escape))
 
     def _walk(self, data: bytes, columns: int, newlines: bool, final: bool) -> tuple[int, list[BrokenRecord]]:
-        """Returns the offset just after the last whole record, and the broken records."""
+        """Returns the offset just after the last whole record, and the broken records. `final`: no more data follow."""
         # line ends before `floor` may lie inside a value, and the record that reaches `floor` begins at `record`
         broken: list[BrokenRecord] = []
         at = floor = record = 0
@@ -531,8 +531,8 @@ class QuoteRules:
         return len(data) if final else data.rfind(b"\n", floor) + 1 or record, broken
 
     def _end_of_piece(self, data: bytes, at: int, start: int, columns: int) -> int:
-        """Returns where the quoted value of several lines, or the escaped line end, at offset `at` ends. The result
-        lies beyond the data if the value is not closed in them, and is -1 if its quotes are broken."""
+        """Returns the end of what begins at offset `at`: a quoted value of several lines, or an escaped line end. The result lies
+        beyond the data if the value is not closed within the data, and is -1 if the value's quotes are broken."""
         if data[at : at + 1] == self._escape:
             return min(at + 2, len(data))
         value = self._closed.match(data, at)
@@ -557,7 +557,7 @@ Words = NDArray[np.uint64]
 
 
 class Quotes:
-    """Looks in a file's blocks for a newline inside quotes, or an escape, which may stand before a newline."""
+    """Searches the blocks of a CSV file for a newline inside quotes. An escape character counts too: a newline may follow it."""
 
     def __init__(self, config: CsvConfig):
         self._quote, self._escape = config.quote.encode(), config.escape.encode()
@@ -566,7 +566,7 @@ class Quotes:
         self.newline_inside = False
 
     def feed(self, block: bytes | NDArray[np.uint8]) -> None:
-        """Look at the next block, 64 bytes at a time as bits of a word: three times as fast as a search for quotes."""
+        """Searches the next block. 64 bytes at a time become the bits of a word: three times as fast as finding each quote."""
         if self.newline_inside or not len(block):
             return
         data = np.frombuffer(block, np.uint8)
@@ -582,7 +582,7 @@ class Quotes:
 
 
 def _bits(mask: NDArray[np.bool_]) -> Words:
-    """Returns a mask as the bits of 64-bit words, its first value as the lowest bit; zeros fill the last word."""
+    """Returns a mask as 64-bit words. The first value is the lowest bit; zeros fill up the last word."""
     packed = np.packbits(mask, bitorder="little")
     if short := -len(packed) % (_WORD // 8):
         packed = np.append(packed, np.zeros(short, np.uint8))
@@ -590,7 +590,7 @@ def _bits(mask: NDArray[np.bool_]) -> Words:
 
 
 def _inside(quotes: Words, open_before: np.uint64) -> tuple[Words, np.uint64]:
-    """Returns bits that are 1 from an opening quote to before the closing one, and 1 if a quote is open at the end."""
+    """Returns bits that are 1 from an opening quote until before the closing one; and 1 if a quote is open at the end."""
     inside = quotes.copy()
     for shift in _SHIFTS:  # a bit becomes the parity of itself and all before it in its word
         inside ^= inside << shift
@@ -601,7 +601,7 @@ def _inside(quotes: Words, open_before: np.uint64) -> tuple[Words, np.uint64]:
 
 
 def _are_plain(data: bytes, quote: int, delimiter: int) -> bool:
-    """Returns whether each quote opens or closes a value of one line, or is doubled inside one."""
+    """Returns whether every quote opens or closes a value of one line, or is doubled inside such a value."""
     array = np.frombuffer(data, np.uint8)
     quotes, newlines = _bits(array == quote), _bits(array == ord("\n"))
     inside, after = _inside(quotes, np.uint64(0))

@@ -3,10 +3,10 @@
     sample = as_numbers(sample, names)
     sample.misfits.get("fare")                    # "1 of 400 sampled values is not a number, such as 'n/a'", or None
 
-One value in a hundred may be odd, as `validation.max_quarantined` lets so many pass; in a sample of fewer than a
-hundred, none. Words are odd, and so are digits beyond int64 in a column of integers. `12.5` and `1e5` make it a column
-of real numbers, unless float32 would make some of its integers equal: then these values are odd too. If float32 would,
-and more than one value in a hundred is beyond int64, the column stays text.
+In a numeric column, one value in a hundred may be odd (no value if the sample is smaller): `validation.max_quarantined` lets as
+many pass. Words are odd, and so are digits beyond int64 among integers. Values such as `12.5` and `1e5` make the column one of
+real numbers. But if float32 would make some of the column's integers equal, values such as `12.5` are odd instead. And if more
+than one value in a hundred of such a column is beyond int64, the column stays text.
 
     float32_loss(pa.array([1600000000.0, 1600000001.0]), column)   # Float32Loss(distinct=2, left=1, ...)
     float32_loss(pa.array([0.5, 1.5]), column)                     # None: all are told apart
@@ -37,10 +37,9 @@ _DIGITS, _POINT = r"^\s*[+-]?[0-9]+\s*$", r"^\s*[+-]?[0-9]+[.]0*\s*$"
 
 
 def as_numbers(sample: Sample, names: Iterable[str]) -> Sample:
-    """Convert the named text columns to int64 or doubles where all but a few values are numbers; the few become null.
+    """Converts the named text columns to int64 or doubles if all but a few values are numbers. These few values become null.
 
-    Text with null markers (`n/a`), leading zeros or codes such as 12E3 is left to `schema_inference.text_patterns`.
-    """
+    A column with null markers (`n/a`), leading zeros or codes such as 12E3 is left to `schema_inference.text_patterns`."""
     table, misfits = sample.table, dict(sample.misfits)
     for name in names:
         place = table.schema.get_field_index(name)
@@ -72,8 +71,8 @@ def _for_others(texts: pa.Array, misfits: pa.Array) -> bool:
     return bool(marked) or codes or _count(values, _ZEROS) > 0
 
 
-def with_several(sample: Sample, columns: Mapping[str, Mapping[int, int]]) -> Sample:
-    """Returns the sample with `Sample.several` set for these columns. Each column comes as {values per row: rows}."""
+def note_several_values(sample: Sample, columns: Mapping[str, Mapping[int, int]]) -> Sample:
+    """Returns the sample with a clause in `Sample.several` for each of `columns`, {name: {number of values: number of rows}}."""
     several_of = {}
     for name, counts in columns.items():
         if several := [values for values in counts if values > 1]:
@@ -86,7 +85,7 @@ def with_several(sample: Sample, columns: Mapping[str, Mapping[int, int]]) -> Sa
 
 
 def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:
-    """Returns the numeric type of a text column and the values that do not fit it; None if it stays text."""
+    """Returns a text column's numeric type (None: the column stays text), and the values that do not fit this type."""
     most = (len(values) - values.null_count) // ONE_IN
     kind: StoredType
     for part in (values.slice(0, 2 * most + _FIRST), values):  # text mostly shows at once
@@ -102,19 +101,19 @@ def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:
 
 
 def _merges(values: pa.Array) -> bool:
-    """Returns whether float32 would make distinct values equal."""
+    """Returns whether some distinct values would be equal as float32."""
     return float32_loss(values, Column(name="value", type="float32", nullable=True)) is not None
 
 
 def _all_digits(values: pa.Array, whole: pa.Array, real: pa.Array) -> bool:
-    """Returns whether all numbers are written as integers; `whole`, `real`: the values that do not fit int64,
-    float32."""
+    """Returns whether all numbers are written as integers. `whole`: the values that do not fit int64; `real`: those that do not
+    fit float32."""
     words = len(real) - _count(real, _DIGITS)
     return words == len(whole) - _count(whole, _DIGITS) and not _count(values.cast(pa.binary()), _POINT)
 
 
 def _misfits(values: pa.Array, kind: StoredType) -> pa.Array:
-    """Returns the values, as text, that cannot be converted to the type."""
+    """Returns the values that cannot be converted to the type `kind`, as text."""
     batch = pa.RecordBatch.from_arrays([values], names=["value"])
     rejected = coerce(batch, [Column(name="value", type=kind, nullable=True)]).rejected
     return rejected.column("value").combine_chunks()
@@ -125,7 +124,7 @@ def _count(values: pa.Array, pattern: str) -> int:
 
 
 def _description(misfits: pa.Array) -> str:
-    """Returns a clause that says why the values do not have the numeric type."""
+    """Returns a clause for a note that says why these values do not have the numeric type."""
     does = "does" if len(misfits) == 1 else "do"
     large = _count(misfits, _DIGITS)
     if large == len(misfits):
@@ -137,7 +136,7 @@ def _description(misfits: pa.Array) -> str:
 
 @dataclass(frozen=True)
 class Float32Loss:
-    """The number of distinct values of a column as float64, and the number `left` after rounding to float32."""
+    """The number of `distinct` values of a column as float64, and the number `left` after rounding to float32."""
 
     distinct: int
     left: int
@@ -147,7 +146,7 @@ class Float32Loss:
 
     @property
     def matters(self) -> bool:
-        """Whether more than one distinct value in a hundred becomes equal to another one as float32."""
+        """Whether more than one distinct value in a hundred becomes equal to another when rounded to float32."""
         return (self.distinct - self.left) * ONE_IN > self.distinct
 
     def __str__(self) -> str:
@@ -155,10 +154,10 @@ class Float32Loss:
 
 
 def float32_loss(values: pa.ChunkedArray | pa.Array, column: Column) -> Float32Loss | None:
-    """Returns what float32 would lose of the sampled values of a column of single numbers; None if all stay distinct.
+    """Returns how many distinct values a column of single numbers would lose as float32; None if all stay distinct.
 
     Args:
-        values: numbers, or text that the column's rule reads.
+        values: a sample of the column: numbers, or text that the column's parse rule reads.
     """
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
     raw = pa.chunked_array([decoded(chunk) for chunk in chunks], None if chunks else values.type).combine_chunks()

@@ -1,4 +1,4 @@
-"""The answer of the ingest stage as a model: the columns, and for each split its rows, shards and statistics.
+"""The answer of the ingest stage as a pydantic model: the columns, and for each split its rows, shards and statistics.
 
 found = Ingested.model_validate(result)
 found.splits["train"].rows, found.splits["train"].statistics
@@ -17,11 +17,11 @@ from headway.storage.manifest import Counts
 
 
 class SplitOutput(Result):
-    """The rows, the statistics folder and the shards of one split of an ingested span."""
+    """The number of rows, the statistics folder and the shards of one split of an ingested span."""
 
     rows: int
     statistics: str
-    """The folder of the split's statistics in the output."""
+    """The folder with the split's statistics, relative to the output's folder."""
     shards: tuple[dict[str, Any], ...] = ()
     """The shards as dicts, each with its file's path in the output and the row counts of its records."""
 
@@ -30,7 +30,7 @@ class Ingested(Result):
     columns: tuple[Column, ...]
     """The columns of the records."""
     unit: bool = False
-    """Whether the records have a code per row that says which rows belong together (are of one unit)."""
+    """Whether the records have a code per row for its unit, such as a patient; rows of one unit belong together."""
     splits: dict[str, SplitOutput] = Field(default={})
     counts: Counts | None = None
 

@@ -4,8 +4,8 @@
     Ref.of(parameters)                # an answer without an output in a store, as in a test
     Ref[TransformParameters].of(parameters).value
 
-A reference enters the key of the stage by its fingerprint alone. No other field of a request names a path in the store:
-fetching, damage checks and lineage walk over the references (`Stage.inputs`).
+Only the fingerprint of a reference enters the key of the stage that reads it. No other field of a request may name a path in
+the store, since fetching, damage checks and lineage look at references alone (`Stage.inputs`).
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ Answer = TypeVar("Answer")
 
 
 class Input(Frozen):
-    """A reference to an output of another stage, or to a part of one. The base class of the other references."""
+    """A reference to an output of another stage, or to a part of that output. The base class of the other references."""
 
     stage: str = Field(default="", description="whose output it is; empty: it is none of a store's stages")
     fingerprint: str = ""
 
     def as_key(self) -> object:
-        """Returns what of the reference enters the key of the stage that reads the output: its fingerprint."""
+        """Returns the value that stands for this reference in the key of the reading stage: the output's fingerprint."""
         return self.fingerprint
 
     def paths(self) -> Sequence[Path]:
-        """Returns the files and folders that the stage reads of the output; () when it reads none."""
+        """Returns the files and folders of the output that the stage reads; () when it reads no file."""
         return ()
 
 
 class Ref(Input, Generic[Answer]):
-    """A reference to a stage's output, or to a file or folder of it. With a path or answer alone it names no output."""
+    """A reference to a stage's output, or to a file or folder in it. Made from a bare path or answer, it names no output."""
 
     path: Path | None = Field(default=None, description="what is read of it; None: the answer alone")
     answer: Answer | None = None
@@ -61,7 +61,7 @@ class Ref(Input, Generic[Answer]):
         """The answer of the stage whose output this is.
 
         Raises:
-            ValueError: the reference was made without it.
+            ValueError: the reference was made without an answer.
         """
         if self.answer is None:
             raise ValueError(f"the reference to {self.stage or 'the stage'} has no answer: make it with answer=...")
@@ -79,7 +79,7 @@ class Ref(Input, Generic[Answer]):
 
 
 class Part(Input):
-    """A reference to one split of one ingested span."""
+    """A reference to one split of one ingested span, such as the train rows of a month."""
 
     stage: str = "ingest"
     path: Path = Field(description="the ingest stage's output folder, or what is read of it")
@@ -98,7 +98,7 @@ class Part(Input):
 
 
 class Examples(Part):
-    """A reference to the records of one split of an ingested span; `paths` are its shards."""
+    """A reference to the records of one split of an ingested span. Its `paths` are the shards of that split."""
 
     result: dict[str, Any] = Field(description="what the ingest stage answered")
 

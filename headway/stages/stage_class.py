@@ -28,13 +28,13 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 
 class Key:
-    """Marks a field as part of its stage's key, and says where in the key. A field at its default is left out.
+    """Marks a field as part of its stage's key, and says where in the key. A field that has its default value is left out.
 
     Args:
         place: the names that lead to the value in the key, outermost first; by default the field's own name.
         of: returns the part of the value that enters the key; by default all of it, or a reference's fingerprint.
-        always: the field is in the key even at its default. Only fields that a stage had from its first version are.
-        spread: the value is a mapping whose entries are put at `place` themselves.
+        always: the field is in the key even at its default value; only for fields that a stage had from its first version.
+        spread: the value is a mapping, and its entries are put directly at `place`.
     """
 
     def __init__(
@@ -48,24 +48,24 @@ class Stage(Frozen, Generic[Answer]):
 
     name: ClassVar[str]
     version: ClassVar[int]
-    """The version of the stage's code; it is raised when the stage writes something else for the same fields."""
+    """The version of the stage's code. It is raised when the stage starts to write something else for the same fields."""
     runs: ClassVar[str]
     """The function of the stage, as "module:function"."""
     runs_many: ClassVar[str | None] = None
-    """The function that runs several requests as one, as "module:function": function(requests, outs, monitor) ->
-    answers."""
+    """The function that runs several requests at once, as "module:function"; None: each request runs alone. It is called as
+    function(requests, outs, monitor), and returns the answers."""
     delivers: ClassVar[bool] = False
-    """Whether the stage's workers upload to a store in a bucket themselves. The function then takes `places`, folders
-    of the bucket, and an answer has the manifest entries of the files there under "files". In a store on a disk, the
-    stage resumes what a killed process left."""
+    """Whether the stage's workers upload to a store in a bucket themselves. The function then takes `places`, the addresses
+    of folders in the bucket. Its answer has the manifest entries of the files there under "files". In a store on a disk,
+    such a stage resumes the unfinished output of a killed process."""
     tensorflow: ClassVar[bool] = False
     """Whether the stage runs in the TensorFlow process."""
     streams: ClassVar[bool] = False
-    """Whether the stage fetches shards of a store in a bucket itself, as it reads: the function takes `remote`."""
+    """Whether the stage fetches a bucket's shards itself, while it reads. Its function then takes `remote`, the files."""
 
     @property
     def own_process(self) -> bool:
-        """Returns whether the stage needs a process of its own."""
+        """Returns whether the stage needs a new process for itself, which ends with the stage."""
         return False
 
     @classmethod
@@ -87,7 +87,7 @@ class Stage(Frozen, Generic[Answer]):
                 continue
             if not (how.always or field.is_required()) and value == field.get_default(call_default_factory=True):
                 continue
-            part, into = plain(value if how.of is None else how.of(value)), key
+            part, into = json_value(value if how.of is None else how.of(value)), key
             place = how.place if how.place or how.spread else (name,)
             for each in place if how.spread else place[:-1]:
                 into = into.setdefault(each, {})
@@ -108,12 +108,12 @@ class Stage(Frozen, Generic[Answer]):
 
     @property
     def input_bytes(self) -> int:
-        """Returns the number of bytes that the stage reads from outside the store; it limits how many run as one."""
+        """Returns the bytes that the stage reads from outside the store. Their sum limits how many requests run at once."""
         return 0
 
     def progress_folder(self) -> Path | None:
-        """Returns the folder in which the stage saves its progress, from which it resumes after it was killed; None: it
-        starts again from the beginning."""
+        """Returns the folder in which the stage saves its progress. After it was killed, the stage resumes from there. None:
+        it starts again from the beginning."""
         return None
 
 
@@ -124,23 +124,23 @@ def run(stage: Stage[Answer], out: Path | str, monitor: Monitor | None = None) -
         out: the folder to which the stage writes; made if need be.
 
     Raises:
-        HeadwayError: as the stage raises.
+        HeadwayError: whatever the stage itself raises.
     """
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     return stage.answers().model_validate(resolve_name(stage.runs)(stage, folder, monitor or Monitor()))
 
 
-def plain(value: Any) -> Any:
-    """Returns a field's value as JSON values, as it stands in a key; a reference as its `as_key`."""
+def json_value(value: Any) -> Any:
+    """Returns a field's value as JSON values, in the form for a key. A reference becomes the result of its `as_key`."""
     if (as_key := getattr(value, "as_key", None)) is not None:
-        return plain(as_key())
+        return json_value(as_key())
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
+        return {str(name): json_value(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [json_value(each) for each in value]
     return value
 
 

@@ -1,4 +1,4 @@
-"""A step: one stage about to run, under its title; and its output.
+"""A step is one stage that is about to run, with a title. An output is what a step stored.
 
 step = Step(TrainRequest(...))
 step.fingerprint                      # equal fingerprint = same output = nothing to do
@@ -49,7 +49,7 @@ class Step:
         return fingerprint(self.key)
 
     def output(self, path: Path, result: dict[str, Any] | None, **facts: Any) -> "Output[Any]":
-        """Returns the output of the step in the folder `path`; `result` None: the step has not run."""
+        """Returns the output of the step in the folder `path`. `result` is its answer as JSON; None: the step has not run."""
         return Output(
             self.title, self.stage.name, self.fingerprint, path, result, answers=self.stage.answers(), **facts
         )
@@ -68,22 +68,22 @@ class Output(Generic[Answer]):
     """Whether the store had the output already, so that the step did not run."""
     seconds: float = 0.0
     why: Difference | None = None
-    """The reason why the step had to run: the first thing that differs from the nearest output."""
+    """The reason why the step had to run: the first difference from the key of the most similar stored output."""
     bytes: int = 0
     """The bytes of the output's files."""
     answers: type[Answer] | None = None
-    """The class of `value`, a pydantic model; None: `value` is not available, and `read` is told the class."""
+    """The class of `value`, a pydantic model. None: `value` fails, and `read` has to be given the class."""
 
     @property
     def known(self) -> bool:
-        """Returns whether the step's answer is known; in a plan, it is not for a step that has yet to run."""
+        """Returns whether the step's answer is known. In a plan, the answer of a step that has yet to run is not."""
         return self.result is not None
 
     def json(self) -> dict[str, Any]:
         """Returns the answer as JSON.
 
         Raises:
-            NotRunYet: a plan asks for it, and the step has not run.
+            NotRunYet: the step has not run, as in a plan.
         """
         if self.result is None:
             raise NotRunYet(f"{self.title} has not run")
@@ -105,13 +105,13 @@ class Output(Generic[Answer]):
         return self.read(self.answers)
 
     def ref(self, inside: str | None = "") -> Ref[Any]:
-        """Returns a reference to the output, or to the file or folder `inside` it; None: to no path in it."""
+        """Returns a reference to the output, or to its file or folder `inside`. None: the reference has no path."""
         path = None if inside is None else self.path / inside
         return Ref(stage=self.stage, fingerprint=self.fingerprint, path=path)
 
 
 def title_of(steps: Sequence[Step]) -> str:
-    """Returns the title of steps of one stage that run as one: a single step's own, else "ingest (12)" for twelve."""
+    """Returns one title for steps of one stage that run at once: a single step's own title, or "ingest (12)" for twelve."""
     return steps[0].title if len(steps) == 1 else f"{steps[0].stage.name} ({len(steps)})"
 
 

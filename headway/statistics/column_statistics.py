@@ -1,12 +1,12 @@
-"""Statistics of one stored column, computed batch by batch over any rows, and merged over any number of pieces.
+"""Statistics of one stored column, computed batch by batch. The statistics of different rows can be merged.
 
     column = ColumnStatistics("fare", "float32")
     column.update(batch.column("fare"))
     column.mean, column.std, column.quantile([0.5])
 
-Everything is accumulated in float64. Null, NaN, infinity and zero are four different things: moments, extremes and
-quantiles are of the finite values. Of a list or vector column they are of its elements, in whatever row; a null within
-a list is no element, and is counted apart (`null_elements`).
+Everything is accumulated in float64. Null, NaN and infinite values are counted separately: moments, extremes and quantiles are of
+the finite values. For a list or vector column they are of the elements in all rows. A null within a list is not an element;
+`null_elements` counts such nulls.
 """
 
 from __future__ import annotations
@@ -30,60 +30,60 @@ from headway.tabular.hashing import hash_texts, mix64
 from headway.tabular.list_arrays import flatten, run_starts
 
 LONG_BYTES = 4096
-"""A value of more bytes is an image or a document: its column keeps only an estimate of how many are distinct."""
+"""The bytes above which a value is an image or a document. Such a column only estimates its number of distinct values."""
 MAX_DISTINCT = 65_536
-"""The distinct values of a numeric column beyond which it keeps sketches in place of complete counts."""
+"""The most distinct values that a numeric column counts. A column with more keeps sketches instead of complete counts."""
 MAX_ALL = 1 << 21
-"""The distinct values that all numeric columns of a split may count together; each has an equal share."""
+"""The most distinct values that all numeric columns of a split may count together. Each column has an equal share."""
 _FEW_VALUES, _ROWS_PER_VALUE = 50, 10
 _LEAST_DISTINCT, _MOST_USUAL = 256, 512
 _BINS = 1 << 16
 _PROBE = 256
-"""The number of first values that are looked at to tell most columns of fractions from columns of whole numbers."""
+"""The number of first values of a batch that are checked first. Most columns of fractions show a fraction among these."""
 
 
 @dataclass(frozen=True)
-class Size:
-    """The size of a column's sketches, and their error."""
+class SketchSize:
+    """The sizes of a column's sketches, and the error of its quantiles."""
 
     digest: int
     hashes: int
     rank_error: float
-    """The largest rank error of a quantile in the middle, as a share of the rows; measured on uniform, normal and
-    exponential values of 20,000 to a million rows: 0.0051 with a digest of 800, 0.0244 with 200."""
+    """The largest error of the rank of a quantile in the middle, as a share of the rows. Measured on uniform, normal and
+    exponential values, 20,000 to a million rows: 0.0051 with a digest of 800, 0.0244 with a digest of 200."""
     enough: int = 4096
-    """The number of values below which a batch waits for more before every 8th of the sorted values is taken, so that
-    no part of a small batch is left out."""
+    """The least number of values from which every 8th of the sorted values is taken. A smaller batch waits for further ones, so
+    that no part of it is left out."""
 
 
-USUAL = Size(800, 1024, 0.006)
-"""The usual size: 15 kB in files, about 80 kB in memory."""
-SMALL = Size(200, 256, 0.025, 512)
-"""The size for thousands of columns: 5 kB in files, about 20 kB in memory."""
+USUAL = SketchSize(800, 1024, 0.006)
+"""The usual size of a column's sketches: 15 kB in files, about 80 kB in memory."""
+SMALL = SketchSize(200, 256, 0.025, 512)
+"""The size of a column's sketches in a table of thousands of columns: 5 kB in files, about 20 kB in memory."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one numeric column's counts and sketches; they depend on the number of columns only, so that no
-    order of rows changes them."""
+    """The limits of one numeric column: how many distinct values it counts, and the size of its sketches. They depend on the
+    number of columns only. So the order of rows does not change them."""
 
     distinct: int = MAX_DISTINCT
-    sketch: Size = USUAL
+    sketch: SketchSize = USUAL
 
     @classmethod
     def of(cls, columns: int) -> Self:
-        """Returns the limits for each of so many numeric columns: 2 Mi counted values in all, and small sketches beyond
-        512 columns."""
+        """Returns the limits of each column in a table of `columns` numeric columns. All columns together count about 2 Mi
+        distinct values. Beyond 512 columns the sketches are small."""
         distinct = min(MAX_DISTINCT, max(_LEAST_DISTINCT, MAX_ALL // max(columns, 1)))
         return cls(distinct, SMALL if columns > _MOST_USUAL else USUAL)
 
 
 class ColumnStatistics:
-    """The statistics of one column; `update` and `merge` add rows.
+    """The statistics of one column. `update` adds rows, and `merge` adds the statistics of other rows.
 
     Args:
-        limits: what a numeric column may keep.
-        budget: when text is spilled to disk, and to which folder.
+        limits: how many distinct values a numeric column counts, and the size of its sketches.
+        budget: how many bytes of text stay in memory, and the folder for the rest.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class ColumnStatistics:
     ):
         self.name, self.type, self.shape = name, type, shape
         self.temporal: Temporal | None = None
-        """The unit of dates and times since 1970-01-01, for texts about the column; it is not saved."""
+        """The unit of dates and times, such as days since 1970-01-01, for messages about the column. It is not saved."""
         self.limits = limits or Limits()
         self.elements = self.empty = self.null_elements = 0
         self.shortest_list: int | None = None
@@ -122,7 +122,7 @@ class ColumnStatistics:
     # --- adding rows
 
     def update(self, array: pa.Array) -> None:
-        """Add a stored array: int64, float32, binary, a dictionary of binary, or lists of the former three."""
+        """Add a stored array: int64, float32, binary, dictionary-encoded binary, or lists of int64, float32 or binary."""
         if self.shape:
             self.rows += len(array)
             self.missing += array.null_count
@@ -148,7 +148,7 @@ class ColumnStatistics:
             self._update_numbers(values)
 
     def _fold_lists(self, lengths: NDArray[np.int64]) -> None:
-        """Add the lengths of lists that are not null."""
+        """Add the lengths of the lists in a batch; null lists are left out."""
         if not len(lengths):
             return
         self.elements += int(lengths.sum())
@@ -227,7 +227,7 @@ class ColumnStatistics:
             self.text.add(values, counts.astype(np.int64))
 
     def _sketch(self) -> Sketches:
-        """Replace complete counts by sketches; text keeps only an estimate of its number of distinct values."""
+        """Replace the complete counts by sketches, and return them. For text, sketches only estimate `distinct`."""
         if self.sketches is None:
             self.sketches = Sketches(self.limits.sketch)
             self._absorb(self)
@@ -235,7 +235,7 @@ class ColumnStatistics:
         return self.sketches
 
     def _absorb(self, other: Self) -> None:
-        """Add the counts of `other` to the sketches."""
+        """Add the complete counts of `other` to the sketches of this column."""
         assert self.sketches is not None
         if other.text is not None:
             for values, _ in other.text.blocks():
@@ -249,7 +249,7 @@ class ColumnStatistics:
             self._sketch()
 
     def _fold_moments(self, n: int, mean: float, m2: float) -> None:
-        """Update mean and variance by a further piece (the pairwise update of Chan, Golub and LeVeque, 1979)."""
+        """Add `n` values with this mean and sum of squared deviations (pairwise update of Chan, Golub and LeVeque, 1979)."""
         total = self.finite  # already counts these n
         before = total - n
         delta = mean - self.mean
@@ -268,7 +268,7 @@ class ColumnStatistics:
     # --- merging
 
     def merge(self, other: Self) -> None:
-        """Add the statistics of another piece of the column; ValueError when it is of another column."""
+        """Add the statistics of other rows of the same column. Raises ValueError if `other` is of another column."""
         if (other.name, other.type, other.shape) != (self.name, self.type, self.shape):
             raise ValueError(f"{self.name}: {self.type} cannot take in {other.name}: {other.type}")
         if other.shortest_list is not None and other.longest_list is not None:
@@ -308,7 +308,7 @@ class ColumnStatistics:
 
     @property
     def values(self) -> int:
-        """The number of values: of present rows, or of all lists' elements."""
+        """The number of values that are not null. For a list or vector column: the number of elements in all rows."""
         return self.elements if self.shape else self.present
 
     @property
@@ -328,8 +328,8 @@ class ColumnStatistics:
 
     @property
     def is_few_values(self) -> bool:
-        """Whether there are at most 50 distinct values, and no more than a tenth of the rows or two, so that `auto`
-        reads integers as categories."""
+        """Whether the distinct values are so few that `auto` reads integers as categories: at most 50, and at most a tenth of the
+        number of rows (two values always pass)."""
         return self.complete and self.distinct <= min(_FEW_VALUES, max(2, self.present // _ROWS_PER_VALUE))
 
     @property
@@ -339,26 +339,26 @@ class ColumnStatistics:
 
     @property
     def distinct(self) -> int:
-        """The number of distinct finite values; an estimate with `distinct_error` unless `complete`."""
+        """The number of distinct finite values. Unless `complete`, it is an estimate with the standard error `distinct_error`."""
         if self.sketches is not None:
             return self.sketches.distinct()
         return len(self.text if self.text is not None else self.numbers)  # type: ignore[arg-type]
 
     @property
     def distinct_error(self) -> float:
-        """The relative standard error of `distinct`; 0.0 where it is exact."""
+        """The relative standard error of `distinct`; 0.0 if `distinct` is exact."""
         return self.sketches.distinct_error if self.sketches is not None else 0.0
 
     @property
     def rank_error(self) -> float:
-        """The share of the values by which a quantile's rank may be off; 0.0 where quantiles are exact or absent."""
+        """The largest error of a quantile's rank, as a share of the values. 0.0 if quantiles are exact, or for text."""
         return self.sketches.size.rank_error if self.sketches is not None and self.type != "bytes" else 0.0
 
     def quantile(self, at: Sequence[float]) -> NDArray[np.float64]:
-        """Returns the quantiles of the finite values; float64 [len(at)], NaN when there are none.
+        """Returns the quantiles of the finite values at shares from 0 to 1; float64 [len(at)], NaN if there are no values.
 
-        Exact while `complete`: the lowest value with at least that share of the rows at or below it. Else a t-digest's,
-        whose rank is off by at most `rank_error`, and by far less towards both ends.
+        While `complete` a quantile is exact: the least value with at least this share of the rows at or below it. Otherwise it
+        comes from a t-digest, and its rank is off by at most `rank_error`, near both ends by far less.
         """
         shares = np.asarray(at, np.float64)
         if self.type == "bytes":
@@ -376,8 +376,8 @@ class ColumnStatistics:
         return values[np.minimum(places, len(values) - 1)].astype(np.float64)
 
     def per_bin(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns the number of finite values in each bin between rising edges from `minimum` to `maximum`, the end of
-        the last one included; exact while `complete`, else from a t-digest."""
+        """Returns the number of finite values in each bin, float64. The edges of the bins rise from `minimum` to `maximum`; the
+        last bin includes its end. Exact while `complete`, else from a t-digest."""
         if self.sketches is not None:
             return self.sketches.shares(edges) * self.finite
         assert self.numbers is not None
@@ -387,11 +387,11 @@ class ColumnStatistics:
         return np.diff(upto[places]).astype(np.float64)
 
     def top(self, k: int | None = None, min_count: int = 1) -> list[tuple[Any, int]]:
-        """Returns the `k` most frequent values (None: all) with at least `min_count` rows, as (value, count) by falling
-        count, equal counts by rising value.
+        """Returns the `k` most frequent values (None: all) that occur in at least `min_count` rows, as (value, number of rows).
+        The most frequent comes first. Values of equal frequency rise.
 
         Raises:
-            ValueError: the column had too many distinct values to count them all.
+            ValueError: there were too many distinct values to count them all.
         """
         if self.text is not None:
             words, occurrences = self.text.top(k, min_count)
@@ -448,7 +448,7 @@ class ColumnStatistics:
 
 
 def _whole(values: NDArray[np.float32]) -> NDArray[np.int32] | None:
-    """Returns finite floats as integers if all are small whole numbers, as counts, minutes and years are; else None."""
+    """Returns finite floats as integers if all are whole and below 65,536, as counts, minutes and years are; else None."""
     probe = values[:_PROBE]
     if not ((np.abs(probe) < _BINS) & (probe == np.rint(probe))).all():
         return None
@@ -466,22 +466,22 @@ _SALT = 0x64697374  # "dist": apart from the hashes that split rows
 
 
 class Sketches:
-    """Sketches of a numeric column with too many distinct values to count: quantiles and a distinct estimate.
+    """Sketches of a numeric column with too many distinct values to count: for quantiles, and for the number of distinct values.
 
         sketches = Sketches()
         sketches.add(np.sort(values), np.unique(values))
         sketches.quantiles(np.array([0.5])), sketches.distinct()
 
-    Quantiles are a t-digest (Dunning, "The t-digest: efficient estimates of distributions", 2021; Apache DataSketches'
-    implementation). It is fed every 8th value of sorted batches of some thousand rows: the sketch then costs an eighth, and a
-    rank moves by at most 8 rows a batch. Distinct values are estimated from the 1,024 smallest hashes (Bar-Yossef et al., RANDOM
-    2002): the relative standard error is 1 / sqrt(1,022), about 3 %; of `SMALL` ones 6 %. All repeat exactly for the same
-    batches in the same order.
+    Quantiles come from a t-digest (Dunning, "The t-digest: efficient estimates of distributions", 2021; implementation of Apache
+    DataSketches). Every 8th value of sorted batches of some thousand rows is added to it. This costs an eighth, and moves a rank
+    by at most 8 rows a batch. The number of distinct values is estimated from the 1,024 smallest hashes (Bar-Yossef et al.,
+    RANDOM 2002). Its relative standard error is 1 / sqrt(1,022), about 3 %, or 6 % with the 256 hashes of `SMALL`. The same
+    batches in the same order give the same sketches.
     """
 
     __slots__ = ("_digest", "_hashes", "_rows", "_waiting", "size")
 
-    def __init__(self, size: Size = USUAL) -> None:
+    def __init__(self, size: SketchSize = USUAL) -> None:
         self.size = size
         self._digest = datasketches.tdigest_double(size.digest)
         self._waiting: list[NDArray[Any]] = []
@@ -489,7 +489,7 @@ class Sketches:
         self._hashes = np.zeros(0, np.uint64)
 
     def add(self, sorted_values: NDArray[Any], distinct: NDArray[Any]) -> None:
-        """Add a batch: its values in rising order, and its distinct values."""
+        """Add a batch: all its values in rising order, and its distinct values."""
         self._keep(hashes_of(distinct))
         if len(sorted_values) >= self.size.enough:
             self._feed(sorted_values[STEP // 2 :: STEP])
@@ -497,11 +497,11 @@ class Sketches:
             self._wait(sorted_values)
 
     def add_distinct(self, hashes: NDArray[np.uint64]) -> None:
-        """Add hashes of values to the estimate of distinct values only, in any order and any number of times."""
+        """Add hashes of values, in any order and any number of times. Only `distinct` is estimated from these hashes."""
         self._keep(_distinct(hashes))
 
     def absorb(self, values: NDArray[Any], counts: NDArray[np.int64]) -> None:
-        """Add distinct values in rising order and their counts: of a column that has too many, or of another piece."""
+        """Add values that were counted already: the distinct values in rising order, and the number of rows with each."""
         if not len(values):
             return
         self._keep(hashes_of(values))
@@ -542,7 +542,7 @@ class Sketches:
             self._hashes = _distinct(np.concatenate([self._hashes, hashes]))[: self.size.hashes].copy()
 
     def _whole(self) -> Any:
-        """Returns the t-digest of all values, after it has added the pending ones."""
+        """Returns the t-digest of all values, pending ones included. The stored t-digest does not change."""
         values = _every_8th(self._waiting) if self._waiting else np.zeros(0)
         if not len(values):
             return self._digest
@@ -557,7 +557,7 @@ class Sketches:
 
     @property
     def distinct_error(self) -> float:
-        """The relative standard error of `distinct`."""
+        """The relative standard error of `distinct()`; 0.0 if the number is exact."""
         return 0.0 if len(self._hashes) < self.size.hashes else 1 / math.sqrt(self.size.hashes - 2)
 
     def quantiles(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -567,8 +567,8 @@ class Sketches:
         return np.array([digest.get_quantile(q) for q in np.clip(at, 0.0, 1.0).tolist()])
 
     def shares(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns the share of the values in each bin between rising edges; values outside count to the first and last
-        bin."""
+        """Returns the share of the values in each bin between rising edges. Values outside the edges count in the first or the
+        last bin."""
         digest = self._whole()
         if digest.is_empty():
             return np.zeros(len(edges) - 1)
@@ -592,7 +592,7 @@ class Sketches:
 
 
 def _distinct(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Returns the distinct values, rising, several times as fast as np.unique, which has a hash table."""
+    """Returns the distinct hashes in rising order. Sorting is several times as fast as np.unique, which uses a hash table."""
     hashes = np.sort(hashes)
     return hashes[run_starts(hashes)]
 
@@ -602,5 +602,5 @@ def _every_8th(pieces: list[NDArray[Any]]) -> NDArray[np.float64]:
 
 
 def hashes_of(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """Returns a uint64 hash of each int64 or float64; a bijection."""
+    """Returns a uint64 hash of each int64 or float64 value. Different bits give different hashes (a bijection)."""
     return mix64(np.ascontiguousarray(values).view(np.uint64), _SALT)

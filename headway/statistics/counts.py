@@ -4,15 +4,15 @@
     counts.add(values, occurrences)
     counts.sorted()                          # (values ascending, occurrences)
 
-Additions are only noted; they are folded together once enough of them are pending, so adding is cheap and the result
-does not depend on when the folding happened. Text beyond a budget is spilled to sorted runs of (byte string, occurrences) in
-Arrow files, which are merged block by block:
+`add` is cheap: it only collects counts. Those of equal values are added up later, when enough are pending; when this happens does
+not change the result. Text beyond a memory budget is spilled to Arrow files called runs: byte strings in rising order with their
+occurrences. Runs are merged block by block:
 
     run = write_run(blocks, folder)                 # blocks: values rising and distinct over all of them
     for values, counts in merged([run, other]): ...
 
-A merge holds one block of every run. All rows up to the least of the blocks' last values are complete in what is held, so
-they are folded with Arrow and NumPy and handed on; no row is touched by Python.
+A merge holds one block of every run. Values up to the least of the blocks' last values cannot come again. So their counts are
+added up with Arrow and NumPy, and handed on. No row is touched by Python.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _PENDING, _ALL_PENDING, _LEAST_PENDING = 1 << 17, 1 << 20, 256
 _MANY = 64
 _LARGE = 1 << 20  # bytes
 _MOST_RUNS, _FAN_IN = 24, 16
-"""The most runs of a merge, and how many of the shortest become one when there are more. A merge holds a block of every
-run in memory."""
+"""The most runs before some are merged, and how many of the shortest are then merged into one. A merge holds a block of every run
+in memory."""
 
 
 class NumberCounts:
@@ -55,7 +55,7 @@ class NumberCounts:
             self.sorted()
 
     def add_rising(self, values: NDArray[np.generic], counts: NDArray[np.int64]) -> None:
-        """Add distinct values in rising order, with their occurrences."""
+        """Add distinct values in rising order, with the number of occurrences of each."""
         if self._pending or len(self._values[0]):
             self.add(values, counts)
         else:
@@ -77,31 +77,31 @@ class NumberCounts:
 
     @property
     def at_most(self) -> int:
-        """Returns an upper bound of the number of distinct values, without adding up the pending ones."""
+        """An upper bound of the number of distinct values, known without adding up the pending counts."""
         return len(self._values[0]) + self._pending
 
 
 class Budget:
-    """The bytes of text that several `TextCounts` may keep in memory together, and the folder for the rest.
+    """The bytes of text that several `TextCounts` may keep in memory together, and the folder to which the rest is spilled.
 
-    Folding and sorting take about as much again as is held: 24 MiB held are a peak of some 64 MiB for a column, 96 MiB
-    held by all columns one of some 160 MiB. Without a folder nothing is spilled.
+    Adding up and sorting take about as much memory again: 24 MiB of counts in a column mean a peak of some 64 MiB, and 96 MiB in
+    all columns a peak of some 160 MiB. Without a folder nothing is spilled.
 
     Args:
-        columns: how many columns share it. More than 64 get a third, since each also needs memory to work with. Many
-            add up pending values sooner, so that a word is not held as often as it came.
+        columns: the number of columns that share the budget. More than 64 get a third, since each also needs memory to
+            work with. Many columns also add up pending values sooner, so that a repeated word is held fewer times.
     """
 
     def __init__(self, folder: Path | None = None, column: int = 24 << 20, total: int = 96 << 20, *, columns: int = 1):
         self.folder, self.column = folder, column
         self.total = total if columns <= _MANY else total // 3
         self.pending = max(_LEAST_PENDING, min(_PENDING, _ALL_PENDING // max(columns, 1)))
-        """The number of values that a column keeps before it adds them up."""
+        """The number of values that a column collects before it adds up the counts of equal ones."""
         self._bytes_of: WeakKeyDictionary[TextCounts, int] = WeakKeyDictionary()
         self._sum = 0
 
     def note(self, counts: TextCounts, size: int) -> None:
-        """Record the size of `counts` in bytes; spill it, or the largest ones, while they exceed a limit."""
+        """Record that `counts` holds `size` bytes. If a limit is exceeded, spill `counts`, or the largest ones, to disk."""
         if self.folder is None:
             return
         self._set(counts, size)
@@ -121,7 +121,7 @@ class Budget:
 
 
 class TextCounts:
-    """Exact counts of byte strings, as Arrow arrays; beyond the budget in sorted runs on disk."""
+    """Exact counts of byte strings in Arrow arrays. What exceeds the budget is in sorted runs on disk."""
 
     def __init__(self, budget: Budget | None = None) -> None:
         self._budget = budget or Budget()
@@ -145,7 +145,7 @@ class TextCounts:
         self._budget.note(self, self._bytes)
 
     def add_run(self, run: Run) -> None:
-        """Add a run without reading it; when there are too many, the shortest are merged into one on disk."""
+        """Add the counts of a run without reading them. If there are too many runs, the shortest are merged into one on disk."""
         if run.rows:
             self._runs.append(run)
             if len(self._runs) > _MOST_RUNS and self._budget.folder is not None:
@@ -154,7 +154,7 @@ class TextCounts:
                 self._runs = [*self._runs[_FAN_IN:], few]
 
     def merge(self, other: TextCounts) -> None:
-        """Add the counts of `other`, which stays as it is; runs are shared."""
+        """Add the counts of `other`, which does not change. Both then use the same runs on disk."""
         values, counts = other._fold()
         if len(values):
             self.add(values, counts)
@@ -162,8 +162,8 @@ class TextCounts:
             self.add_run(run)
 
     def spill(self, keep: int) -> int:
-        """Add up the pending values, and write a run if more than `keep` bytes remain in memory; return the bytes that
-        remain."""
+        """Add up the pending counts. If more than `keep` bytes then remain in memory, write these to a run on disk. Returns the
+        number of bytes that are left in memory."""
         values, counts = self._fold()
         if self._bytes > keep and self._budget.folder is not None:
             run = write_run([self._sorted()], self._budget.folder)
@@ -178,7 +178,7 @@ class TextCounts:
         self._ordered = True
 
     def _fold(self) -> Block:
-        """Add up the pending values; returns the values in memory, in no order, and their occurrences."""
+        """Add up the pending counts. Returns the values in memory, in no order, with their occurrences."""
         if self._pending:
             values, sums = fold(self._values, self._counts)
             self._values, self._counts = [values], [sums]
@@ -199,7 +199,7 @@ class TextCounts:
         return values, counts
 
     def _settle(self) -> None:
-        """Merge runs and memory: into one run where there is a folder to spill to, else into memory."""
+        """Merge the runs and the counts in memory: into one run if there is a folder for it, else into memory."""
         if not self._runs or (len(self._runs) == 1 and not self._values):
             return
         if self._budget.folder is not None:
@@ -222,8 +222,8 @@ class TextCounts:
         return merged(sources)
 
     def blocks(self) -> Iterator[Block]:
-        """Yields values in byte order and their occurrences, piece by piece; the lengths of the pieces depend on the
-        counts alone."""
+        """Yields the values in byte order with their occurrences, in blocks. How long the blocks are depends on the counts
+        alone."""
         self._settle()
         if self._runs:
             yield from reblocked(self._runs[0].blocks())
@@ -231,9 +231,9 @@ class TextCounts:
             yield from reblocked([self._sorted()])
 
     def top(self, k: int | None, min_count: int = 1, exclude: pa.Array | None = None) -> Block:
-        """Returns the k most frequent values (None: all) with at least `min_count` rows, except those in `exclude`.
+        """Returns the `k` most frequent values (None: all) that occur `min_count` times or more and are not in `exclude`.
 
-        Sorted by falling count, equal counts by rising bytes. It holds about 4k values and a block in memory.
+        Sorted by falling count; values of equal count by rising bytes. About 4 * k values and a block are held in memory.
         """
         values: list[pa.Array] = []
         counts: list[NDArray[np.int64]] = []
@@ -260,7 +260,7 @@ class TextCounts:
         return words.take(pa.array(order)), numbers[order]
 
     def count_others(self, words: pa.Array) -> tuple[int, int]:
-        """Returns the number of distinct values that are not in `words`, and the number of their occurrences."""
+        """Returns the number of distinct values that are not in `words`, and how often these values occur in all."""
         distinct = rows = 0
         for values, counts in self.blocks():
             unseen = ~pc.is_in(values, value_set=words).to_numpy(zero_copy_only=False)
@@ -274,17 +274,17 @@ class TextCounts:
 
 
 Block = tuple[pa.Array, NDArray[np.int64]]
-"""Values as large_binary, and the occurrences of each."""
+"""A block: values as large_binary, and the number of occurrences of each."""
 BLOCK = 16_384
-"""The rows of a block, except the last one."""
+"""The number of values in a block. The last block may have fewer."""
 _BLOCK_BYTES = 2 << 20
-"""The most bytes of a block of a temporary run, which has fewer rows when the strings are long."""
+"""The most bytes of a block of a temporary run. With long strings, a block has fewer values than `BLOCK`."""
 _SCHEMA = pa.schema([("bytes", pa.large_binary()), ("count", pa.int64())])
 
 
 class Run:
-    """Some batches of an Arrow file of values and counts, in rising order of values. A temporary run's file is deleted
-    with its last user."""
+    """A run: consecutive batches of an Arrow file, with values in rising order and their occurrences. The file of a temporary run
+    is deleted when no object uses the run any more."""
 
     def __init__(self, path: Path, first: int, batches: int, rows: int, *, temporary: bool):
         self.path, self.rows = path, rows
@@ -305,7 +305,7 @@ class Run:
 
 
 def write_run(blocks: Iterable[Block], folder: Path) -> Run:
-    """Write a temporary run in `folder`, which is made if need be."""
+    """Write blocks to a temporary run in `folder`. The folder is created if it does not exist."""
     folder.mkdir(exist_ok=True)  # not its parents: they go when a stage is given up
     path = folder / f"{uuid.uuid4().hex}.arrow"
     rows = 0
@@ -322,7 +322,7 @@ def write_run(blocks: Iterable[Block], folder: Path) -> Run:
 
 
 def fold(values: Sequence[pa.Array], counts: Sequence[NDArray[np.int64]]) -> Block:
-    """Add up the occurrences of equal values; returns the values in no order."""
+    """Add up the occurrences of equal values. Returns the distinct values, in no order, with their occurrences."""
     # ten times faster than group_by, which has no fast path for large strings
     encoded = pa.concat_arrays(values).dictionary_encode()
     sums = np.bincount(encoded.indices.to_numpy(), weights=np.concatenate(counts))
@@ -330,13 +330,13 @@ def fold(values: Sequence[pa.Array], counts: Sequence[NDArray[np.int64]]) -> Blo
 
 
 def sort_values(values: pa.Array, counts: NDArray[np.int64]) -> Block:
-    """Sort values by their bytes."""
+    """Returns values sorted by their bytes, and the occurrences in the same order."""
     order = pc.sort_indices(values)
     return values.take(order), counts[order.to_numpy()]
 
 
 def compacted(values: pa.Array) -> pa.Array:
-    """Returns strings in buffers without slack, which would show in the bytes of a file."""
+    """Returns strings in buffers without unused bytes, which would otherwise be written to files."""
     offsets = np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values) + 1]
     data = values.buffers()[2] or pa.py_buffer(b"")
     buffers = [None, pa.py_buffer(offsets - offsets[0]), data.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))]
@@ -344,7 +344,7 @@ def compacted(values: pa.Array) -> pa.Array:
 
 
 def merged(runs: Sequence[Iterable[Block]]) -> Iterator[Block]:
-    """Merge sorted runs; yields each value once, in rising order, in blocks of any length."""
+    """Merge sorted runs. Yields each value once, in rising order, with all its occurrences; blocks have any length."""
     for parts in _abreast(runs):
         if len(parts) == 1:
             ((_, values, counts),) = parts
@@ -356,7 +356,7 @@ def merged(runs: Sequence[Iterable[Block]]) -> Iterator[Block]:
 def paired(
     ours: Iterable[Block], theirs: Iterable[Block]
 ) -> Iterator[tuple[pa.Array, NDArray[np.int64], NDArray[np.int64]]]:
-    """Merge two runs; yields each value once, in no order within a block, with its occurrences in either run."""
+    """Merge two runs. Yields values, and their occurrences in each run. Each value comes once, in no order within a block."""
     for parts in _abreast([ours, theirs]):
         encoded = pa.concat_arrays([values for _, values, _ in parts]).dictionary_encode()
         places, totals, at = encoded.indices.to_numpy(), np.zeros((2, len(encoded.dictionary)), np.int64), 0
@@ -367,8 +367,8 @@ def paired(
 
 
 def _abreast(runs: Sequence[Iterable[Block]]) -> Iterator[list[tuple[int, pa.Array, NDArray[np.int64]]]]:
-    """Yields sorted runs range by range: a list holds the part of each run in one range of values. A part is (index of
-    the run, values, occurrences); no value is in two lists."""
+    """Yields the contents of sorted runs, one range of values at a time, as a list with the part of each run in this range. A
+    part is (index of the run, values, occurrences). No value is in two lists."""
     sources = [iter(run) for run in runs]
     heads: list[Block | None] = [next(source, None) for source in sources]
     while True:
@@ -393,7 +393,7 @@ def _abreast(runs: Sequence[Iterable[Block]]) -> Iterator[list[tuple[int, pa.Arr
 
 
 def reblocked(blocks: Iterable[Block], rows: int = BLOCK) -> Iterator[Block]:
-    """Cut rows into blocks of `rows`, the last one shorter, wherever they were cut before."""
+    """Yields the same rows in blocks of `rows` rows. The last block may have fewer."""
     values: list[pa.Array] = []
     counts: list[NDArray[np.int64]] = []
     total = 0

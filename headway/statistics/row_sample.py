@@ -1,19 +1,19 @@
-"""Small samples of a split's rows, all columns of a row together: a uniform one, and one with equally many rows per class.
+"""Small samples of a split's rows, with all columns of each row: a uniform one, and one with equally many rows per class.
 
     sample = RowSample.create(11)
-    priority, rows = sample.choose(batch.num_rows)     # of any number of batches; merge() adds another piece's sample
+    priority, rows = sample.choose(batch.num_rows)     # of any number of batches; merge() adds the sample of other rows
     sample.add(priority[rows], hashed_texts(batch, rows))
     sample.table()                             # at most `rows` rows, in the order of a random draw
     by_label = LabelSample.create(11)
     drawn = by_label.choose(label, priority)
     by_label.add(drawn, priority, rows, hashed_texts(batch, rows))
 
-Which rows are kept is drawn by a hash of their number within the piece, so the same rows give the same sample, a sample of
-several pieces is as good as one of the whole, and after the first batches hardly any row is touched. Numbers are kept as
-they are; of texts and lists a 64-bit hash, which is enough to tell equal from different and keeps any cell at 8 bytes.
+A row's priority is a hash of its number within its part of the data. Rows of least priority are kept: the same rows give the same
+sample, and merged samples are as good as one of all rows. After the first batches hardly any row is touched. Numbers are kept as
+they are, texts and lists as 64-bit hashes: a hash tells equal from different, and takes 8 bytes.
 
-The sample by label keeps the rows of least priority of each class. A label of more than `MOST_CLASSES` values has no
-classes here: nothing is kept of it, and only the uniform sample is left.
+The sample by label keeps the rows of least priority of each class. A label of more than `MOST_CLASSES` values has no classes
+here: then only the uniform sample is kept.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from headway.tabular.splits import column_hash
 FILE = "sample.arrow"
 PRIORITY = "__priority"
 MOST_ROWS, LEAST_ROWS, CELLS = 4096, 256, 1 << 20
-"""The rows of a sample of a narrow table and of a very wide one; in between, the most cells of a sample."""
+"""The most sampled rows (a narrow table), the least (a very wide table), and, in between, the most sampled cells."""
 _SALT = 0x73616D70  # "samp": apart from the hashes that split rows and count distinct values
 Priority = NDArray[np.uint64]
 RowsByPriority = tuple[Priority, pa.RecordBatch]
-"""Sampled rows, and the priority of each."""
+"""The priority of each sampled row, and the rows."""
 
 
 def rows_for(columns: int) -> int:
-    """Returns the number of sampled rows for a table of so many columns."""
+    """Returns the number of rows to sample from a table of `columns` columns."""
     return max(LEAST_ROWS, min(MOST_ROWS, CELLS // max(columns, 1)))
 
 
 class RowSample:
-    """A uniform sample: the `rows` rows of least priority."""
+    """A uniform sample of rows: the `rows` rows of least priority, a hash of the row's number."""
 
     def __init__(self, rows: int):
         self.rows = rows
@@ -54,15 +54,15 @@ class RowSample:
         self._drawn: list[RowsByPriority] = []
         self._pending = 0
         self.below = np.uint64(0xFFFFFFFFFFFFFFFF)
-        """The priority from which on rows are not kept; it falls as the sample fills."""
+        """The priority from which on rows are not kept. It falls as the sample fills."""
 
     @classmethod
     def create(cls, columns: int) -> RowSample:
         return cls(rows_for(columns))
 
     def choose(self, rows: int) -> tuple[Priority, NDArray[np.int64]]:
-        """Returns the priority of each of the next `rows` rows, and the positions of the candidates among these rows,
-        which are to be passed to `add`."""
+        """Returns the priority of each of the next `rows` rows, and the positions of the candidates among these rows. The
+        candidates are to be passed to `add`."""
         numbers = np.arange(self._rows_seen, self._rows_seen + rows, dtype=np.uint64)
         self._rows_seen += rows
         priority = mix64(numbers, _SALT)
@@ -73,7 +73,8 @@ class RowSample:
         return priority, self.least(chosen, priority)
 
     def least(self, chosen: NDArray[np.int64], priority: Priority) -> NDArray[np.int64]:
-        """Returns the `self.rows` rows of `chosen` with the least priority, or all, in row order; lowers `below`."""
+        """Returns the `self.rows` rows of `chosen` with the least priority (all if there are fewer), in row order. Lowers
+        `below`."""
         if len(chosen) < self.rows:
             return chosen
         drawn = priority[chosen]
@@ -83,31 +84,31 @@ class RowSample:
         return chosen[drawn <= bound][: self.rows]
 
     def likely(self, rows: int) -> np.uint64:
-        """Returns a priority below which enough of `rows` rows nearly always lie; it saves sorting all of them."""
+        """Returns a priority below which enough of `rows` rows nearly always lie. So not all rows have to be sorted."""
         return min(self.below, np.uint64((2 * self.rows << 64) // rows)) if rows > 4 * self.rows else self.below
 
     def shrink(self, rows: int) -> None:
-        """Reduce the sample to at most so many rows."""
+        """Reduce the sample to at most `rows` rows."""
         if rows < self.rows:
             self.rows = rows
             self.drawn()
 
     def merge(self, other: RowSample) -> None:
-        """Add the rows of another piece's sample."""
+        """Add the sampled rows of `other`, a sample of other rows of the same table."""
         self._rows_seen = max(self._rows_seen, other._rows_seen)
         drawn = other.drawn()
         if drawn is not None and len(drawn[0]):
             self.add(*drawn)
 
     def add(self, priority: Priority, rows: pa.RecordBatch) -> None:
-        """Add chosen rows, in the form that `hashed_texts` returns."""
+        """Add candidates of `choose`: their priority, and the rows in the form that `hashed_texts` returns."""
         self._drawn.append((priority, rows))
         self._pending += len(priority)
         if self._pending > 2 * self.rows:
             self.drawn()
 
     def drawn(self) -> RowsByPriority | None:
-        """Returns the sampled rows, least priority first, equal ones in the order they came; None: there are none."""
+        """Returns the sampled rows, least priority first; equal priorities in the order they came. None: there are no rows."""
         if not self._drawn:
             return None
         if (
@@ -125,13 +126,13 @@ class RowSample:
         return self._drawn[0]
 
     def table(self) -> pa.Table | None:
-        """Returns the sampled rows in random order; numbers are int64 or float32, all else is its 64-bit hash. None:
-        there are no rows."""
+        """Returns the sampled rows in random order. Numbers are int64 or float32; texts and lists are 64-bit hashes. None: there
+        are no rows."""
         drawn = self.drawn()
         return pa.Table.from_batches([drawn[1]]) if drawn is not None else None
 
     def save(self, path: Path) -> None:
-        """Write the sample, unless it is empty; the same sample gives the same bytes."""
+        """Write the sample to a file, unless it is empty. The same sample gives the same bytes."""
         drawn = self.drawn()
         if drawn is None:
             return
@@ -141,7 +142,7 @@ class RowSample:
 
     @classmethod
     def load(cls, path: Path, columns: int) -> RowSample:
-        """Read what `save` wrote; an empty sample when there is no file."""
+        """Read the sample that `save` wrote, of a table of `columns` columns. Returns an empty sample if there is no file."""
         sample = cls.create(columns)
         if path.is_file():
             with pa.OSFile(str(path)) as file:  # not mapped: the file may go
@@ -155,28 +156,27 @@ def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def with_priority(priority: Priority, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns sampled rows as the file has them: with their priority as the first column."""
+    """Returns sampled rows in the form in which files hold them: with their priority as the first column."""
     arrays = [_alone(array) for array in rows.columns]
     return pa.RecordBatch.from_arrays([pa.array(priority), *arrays], names=[PRIORITY, *rows.schema.names])
 
 
 def _alone(array: pa.Array) -> pa.Array:
-    """Returns an array in buffers of its own, with 0 for a null: what else a buffer holds would show in the bytes of
-    the file."""
+    """Returns an array in new buffers, with 0 for each null. Anything else in the old buffers would be written to the file."""
     if not array.null_count:
         return pa.array(np.ascontiguousarray(array.to_numpy()))
     return pa.array(pc.fill_null(array, 0).to_numpy(), mask=array.is_null().to_numpy(zero_copy_only=False))
 
 
 def without_priority(table: pa.Table) -> RowsByPriority:
-    """Returns rows and their priority from the form that `with_priority` gave them."""
+    """Returns the priorities and the rows of a table that `with_priority` made."""
     batch = as_batch(table)
     place = batch.schema.get_field_index(PRIORITY)
     return batch.column(place).to_numpy(), batch.remove_column(place)
 
 
 def hashed_texts(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBatch:
-    """Returns some rows of a batch as the sample has them: numbers and nulls stay, texts and lists become hashes."""
+    """Returns some rows of a batch in the form that samples keep: numbers and nulls stay, texts and lists become hashes."""
     places = pa.array(rows)
     arrays = [_hashed(array.take(places)) for array in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
@@ -192,13 +192,13 @@ def _hashed(array: pa.Array) -> pa.Array:
 
 
 def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns the ranks of values, from 0 to 1; equal values have their mean rank."""
+    """Returns the rank of each value, from 0 to 1. Equal values have the mean of their ranks."""
     _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
     return ((np.cumsum(counts) - counts / 2) / len(values))[codes.reshape(-1)]
 
 
 def numbers(array: pa.ChunkedArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Returns values as float64, with 0 for those that are not finite, and a mask of the finite ones."""
+    """Returns the values as float64, with 0 for null, NaN and infinity; and a mask of the finite values."""
     values = pc.fill_null(array.cast(pa.float64(), safe=False), np.nan).to_numpy()
     good = np.isfinite(values)
     return np.where(good, values, 0.0), good
@@ -213,23 +213,23 @@ Rows = NDArray[np.int64]
 
 
 class LabelSample:
-    """A sample with equally many rows per class, each time the rows of least priority."""
+    """A sample with equally many rows per class of the label: of each class the rows of least priority."""
 
     def __init__(self, rows: int, *, off: bool = False):
         self.rows, self.off = rows, off
-        """The most rows of the sample; and whether it keeps none, as the label has too many values, or unknown ones."""
+        """The most rows of the sample; and whether the sample is off, because the label has too many values or unknown ones."""
         self._classes: dict[int, RowSample] = {}
-        """The sample of each class, by the hash of the label's value."""
+        """The sample of each class. The key is the hash of the class."""
 
     @classmethod
     def create(cls, columns: int) -> Self:
         return cls(rows_for(columns))
 
     def choose(self, label: pa.Array, priority: Hashes) -> list[tuple[RowSample, Rows]]:
-        """Returns each class's sample, and the batch's rows that are candidates for it; empty when it is off.
+        """Returns, for each class, its sample and the positions of the batch's rows that are candidates for it. Empty if off.
 
         Args:
-            priority: of each row, as `RowSample.choose` gives it.
+            priority: the priority of each row, as `RowSample.choose` returns it.
         """
         if self.off or not len(label):
             return []
@@ -260,7 +260,7 @@ class LabelSample:
         """Add the rows that `choose` returned as `chosen`.
 
         Args:
-            sampled: `hashed_texts` of the batch's rows `rows`. These rows include all chosen ones.
+            sampled: `hashed_texts` of the batch's rows at the positions `rows`, among which are all chosen rows.
         """
         places = np.zeros(len(priority), np.int64)
         places[rows] = np.arange(len(rows))
@@ -268,7 +268,7 @@ class LabelSample:
             sample.add(priority[own], sampled.take(pa.array(places[own])))
 
     def _know(self, classes: list[int] | None) -> bool:
-        """Make room for classes (None: unknown); returns False, and turns the sample off, when they are too many."""
+        """Make room for the hashes of classes (None: unknown). If there are too many, turn the sample off and return False."""
         new = [] if classes is None else [value for value in classes if value not in self._classes]
         if classes is None or len(self._classes) + len(new) > MOST_CLASSES:
             self.off, self._classes = True, {}
@@ -281,24 +281,24 @@ class LabelSample:
         return True
 
     def merge(self, other: Self) -> None:
-        """Add the rows of another piece's sample."""
+        """Add the sampled rows of `other`, a sample of other rows. If `other` is off, turn this sample off."""
         if self.off or not self._know(None if other.off else [*other._classes]):
             return
         for value, sample in other._classes.items():
             self._classes[value].merge(sample)
 
     def _drawn(self) -> list[tuple[int, RowsByPriority]]:
-        """Returns the hash of each class and its sampled rows, in the order of the hashes."""
+        """Returns the hash of each class with its sampled rows, in the order of the hashes."""
         drawn_of = [(value, self._classes[value].drawn()) for value in sorted(self._classes)]
         return [(value, drawn) for value, drawn in drawn_of if drawn is not None]
 
     def table(self) -> pa.Table | None:
-        """Returns the sampled rows, class after class; None: the label has no classes, or there are no rows."""
+        """Returns the sampled rows, class after class. None: the sample is off, or there are no rows."""
         drawn = self._drawn()
         return pa.Table.from_batches([joined([rows for _, (_, rows) in drawn])]) if drawn else None
 
     def save(self, path: Path) -> None:
-        """Write the sample, or delete the file if it is empty; the same sample gives the same bytes."""
+        """Write the sample to a file; if it is empty, delete the file. The same sample gives the same bytes."""
         drawn = self._drawn()
         if not drawn:
             path.unlink(missing_ok=True)
@@ -312,7 +312,7 @@ class LabelSample:
 
     @classmethod
     def load(cls, path: Path, columns: int, *, rows: int) -> Self:
-        """Read the sample that `save` wrote; without a file it is off, or empty for a split of 0 `rows`."""
+        """Read the sample that `save` wrote. Without a file the sample is off, or empty if the split has 0 `rows`."""
         by_label = cls.create(columns)
         if not path.is_file():
             by_label.off = rows > 0
@@ -331,7 +331,7 @@ class LabelSample:
 
 
 def _coded(label: pa.Array) -> tuple[pa.Array, NDArray[Any]]:
-    """Returns values, and the index of each row's value among them; some of the values may not occur."""
+    """Returns an array of values, and the index of each row's value in it. Some of the values may occur in no row."""
     if pa.types.is_int64(label.type):
         ends = pc.min_max(label).as_py()
         if ends["max"] - ends["min"] < _RANGE:  # a hash table takes ten times as long

@@ -1,13 +1,13 @@
-"""Statistics of one split: a `ColumnStatistics` for each stored column, kept as a folder a person can read.
+"""Statistics of one split: a `ColumnStatistics` for each stored column. They are saved as a folder that a person can read.
 
 statistics = SplitStatistics.create(columns)
 statistics.update(batch)
 statistics.save(Path("statistics/train"))      # statistics.json, counts.arrow and the samples
 statistics.merge(SplitStatistics.load(Path("other")))
 
-Text with more distinct values than fit a budget goes to `spill`, a folder of temporary files that the caller removes when
-the statistics are saved; what is saved does not depend on it. Saved text is loaded by reference when there is much of it:
-the folder must stay while the statistics are used.
+Text beyond a memory budget goes to temporary files in the folder `spill`. The caller removes the folder after the statistics are
+saved; what is saved does not depend on it. If there is much text, loading does not read it: then the folder of the saved
+statistics must stay while they are used.
 """
 
 import json
@@ -40,13 +40,13 @@ _COUNTS = pa.schema(
         ("count", pa.int64()),
     ]
 )
-"""The columns of the file of counts, with a row for each distinct value; `column` is the index of its column in
-statistics.json, and only the field of its type is set. Each batch has the values of one column, in rising order,
-`BLOCK` of them except in its last batch."""
+"""The schema of counts.arrow, a row for each distinct value. `column` is the index of the value's column in statistics.json. Of
+`integer`, `number` and `bytes`, only the one for its type is set. A batch has `BLOCK` values of one column, in rising order; the
+last batch of a column may have fewer."""
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
-"""The compression of the file: a sixth of the bytes of 20 columns and 10,000 rows, and faster than none."""
+"""The compression of counts.arrow: it leaves a sixth of the bytes of 20 columns and 10,000 rows, and is faster than none."""
 _IN_MEMORY, _ALL_IN_MEMORY = 4 * BLOCK, 1 << 20
-"""The distinct values beyond which saved text is loaded by reference: of one column, and of all together."""
+"""The most distinct texts that loading reads into memory, of one column and of all columns. Others stay in their file."""
 
 
 class SplitStatistics:
@@ -54,26 +54,26 @@ class SplitStatistics:
         self.columns = columns
         self.rows = 0
         self.sample = RowSample.create(len(columns))
-        """A sample of whole rows, for what only several columns together can tell."""
+        """A sample of whole rows, for checks that compare several columns."""
         self.by_label = LabelSample.create(len(columns))
         """A sample with equally many rows of each class of the label."""
 
     @classmethod
     def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> Self:
-        """Returns empty statistics of these columns; without a folder to spill to, all text stays in memory."""
+        """Returns empty statistics of these columns. `spill` is the folder for text beyond the budget; None: there is none."""
         limits, budget = _shares([column.type for column in columns], spill)
         columns_of = [ColumnStatistics(c.name, c.type, c.shape, limits=limits, budget=budget) for c in columns]
         return cls({column.name: column for column in columns_of}).with_units(columns)
 
     def with_units(self, columns: Iterable[Column]) -> Self:
-        """Set the unit of dates and times of each column, which files do not keep; returns these statistics."""
+        """Set each column's unit of dates and times from `columns`, as files do not hold it. Returns this object."""
         for column in columns:
             if column.temporal is not None and column.name in self.columns:
                 self.columns[column.name].temporal = column.temporal
         return self
 
     def update(self, batch: pa.RecordBatch) -> None:
-        """Add a batch of stored columns; columns that are not counted are passed over."""
+        """Add the rows of a batch of stored columns. Columns without statistics here are ignored."""
         self.rows += batch.num_rows
         # looking up each name would be quadratic
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -95,10 +95,10 @@ class SplitStatistics:
         self.by_label.add(drawn, priority, rows, sampled_rows)
 
     def merge(self, other: Self) -> None:
-        """Add the rows of another piece.
+        """Add the statistics of other rows.
 
         Raises:
-            DataError: the two are of different columns.
+            DataError: `other` has other columns or types.
         """
         if self._types() != other._types():
             differing = sorted({name for name, _ in set(self._types()) ^ set(other._types())}) or ["their order"]
@@ -123,7 +123,7 @@ class SplitStatistics:
         return [(name, f"{column.type}{list(column.shape)}") for name, column in self.columns.items()]
 
     def save(self, folder: Path) -> None:
-        """Write the statistics into `folder`, whose parent exists; the same statistics give the same bytes."""
+        """Write the statistics into `folder`, whose parent must exist. The same statistics give the same bytes."""
         folder.mkdir(exist_ok=True)  # not its parents: they go when a stage is given up
         columns = [column.to_json() for column in self.columns.values()]
         text = json.dumps({"format": FORMAT, "rows": self.rows, "columns": columns}, indent=1)
@@ -142,15 +142,15 @@ class SplitStatistics:
     def load(
         cls, folder: Path, *, spill: Path | None = None, only: Collection[str] | None = None, in_memory: bool = False
     ) -> Self:
-        """Read what `save` wrote; `spill` is as in `create`.
+        """Read the statistics that `save` wrote; `spill` is as in `create`.
 
         Args:
-            in_memory: whether text is read even where there is much of it, so that the folder may go.
-            only: the columns to load, without sampled rows: to be looked at, not to be merged; None: everything.
+            in_memory: whether even a large amount of text is read into memory, so that the folder may be deleted.
+            only: the columns to load. Sampled rows are then not loaded, and the result cannot be merged. None: everything.
 
         Raises:
             DataError: the folder is missing or damaged.
-            StoreError: its format is another.
+            StoreError: the folder has another format.
         """
         try:
             value = json.loads((folder / JSON_NAME).read_text(encoding="utf-8"))
@@ -187,7 +187,7 @@ def _unpickled(files: dict[str, bytes], temporal: dict[str, Temporal]) -> SplitS
 
 
 def _shares(types: Sequence[str], spill: Path | None) -> tuple[Limits, Budget]:
-    """Returns the limits of each numeric column, and the budget of all columns of text."""
+    """Returns the limits of each numeric column, and the memory budget that all text columns share."""
     texts = sum(kind == "bytes" for kind in types)
     return Limits.of(len(types) - texts), Budget(spill, columns=texts)
 
@@ -204,8 +204,8 @@ def _counts(index: int, column: ColumnStatistics) -> Iterator[pa.RecordBatch]:
 
 
 def _blocks(column: ColumnStatistics) -> tuple[str, Iterator[tuple[Any, NDArray[np.int64]]]]:
-    """Returns the field of a column's distinct values, and the values in rising order with their counts, `BLOCK` at a
-    time."""
+    """Returns the field of counts.arrow for a column's values; and its distinct values, in rising order with their counts,
+    `BLOCK` at a time."""
     if column.text is not None:
         return "bytes", ((compacted(values), counts) for values, counts in column.text.blocks())
     assert column.numbers is not None
@@ -218,7 +218,7 @@ def _blocks(column: ColumnStatistics) -> tuple[str, Iterator[tuple[Any, NDArray[
 def _load_counts(
     path: Path, columns: list[ColumnStatistics | None], distinct: list[int | None], in_memory: bool
 ) -> None:
-    """Read the counts of columns; None stands for a column that is passed over."""
+    """Load the counts of columns, of which each has `distinct` values. None in `columns` stands for a column to skip."""
     with pa.OSFile(str(path)) as file:
         reader = pa.ipc.open_file(file)
         batches = [-(-(n or 0) // BLOCK) for n in distinct]
@@ -240,7 +240,7 @@ def _load_counts(
 
 
 def _take(batch: pa.RecordBatch, column: ColumnStatistics) -> int:
-    """Add the counts of a batch, and return the number of its distinct values."""
+    """Add the counts of a batch to its column. Returns the number of distinct values in the batch."""
     if column.text is not None:
         column.text.add(batch.column("bytes"), batch.column("count").to_numpy())
     else:
@@ -251,7 +251,7 @@ def _take(batch: pa.RecordBatch, column: ColumnStatistics) -> int:
 
 
 def merge_all(folders: Sequence[Path], columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
-    """Merge several saved splits' statistics in the order given; `spill` is as in `create`."""
+    """Returns the merged statistics of the saved splits in `folders`, in this order; `spill` is as in `create`."""
     total = SplitStatistics.create(columns, spill=spill)
     for folder in folders:
         total.merge(SplitStatistics.load(folder))
@@ -259,7 +259,7 @@ def merge_all(folders: Sequence[Path], columns: Sequence[Column], *, spill: Path
 
 
 def summary(statistics: SplitStatistics, top: int = 5) -> list[dict[str, Any]]:
-    """Returns a row of JSON values for each column, for tables and reports; a figure that a column lacks is None."""
+    """Returns a row of JSON values for each column, with its `top` most frequent values. A figure that does not exist is None."""
     return [_summary(column, top) for column in statistics.columns.values()]
 
 

@@ -1,7 +1,7 @@
-"""The stage that merges the statistics of a window's spans, split by split; also writes them for TFDV and Facets.
+"""The statistics stage: merges the statistics of a window's spans, split by split. It also writes them for TFDV and Facets.
 
-Transforms read train only; validation sees each split. statistics.pb is a DatasetFeatureStatisticsList of
-tensorflow_metadata.
+Transforms are fitted on the statistics of train only; validation reads those of every split. statistics.pb is a
+DatasetFeatureStatisticsList of tensorflow_metadata.
 """
 
 import itertools
@@ -24,16 +24,16 @@ VERSION = 8
 
 
 class StatisticsRequest(Stage[WindowStatistics]):
-    """The request of the stage: the stored columns, and the saved statistics of each split's spans, in window order."""
+    """The request of the stage: the stored columns, and for each split the saved statistics of its spans, in window order."""
 
     name, version, runs = "statistics", VERSION, "headway.statistics.stage:merge"
     columns: tuple[Column, ...]
     splits: Annotated[dict[str, tuple[Part, ...]], Key("inputs")]
-    """The saved statistics of each split's spans; the path of each is a folder."""
+    """By split: the saved statistics of each span. The path of each is a folder."""
 
 
 def merge(request: StatisticsRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """Merges statistics; writes out/<split>/ and out/statistics.pb; returns rows and a summary of columns by split."""
+    """Merges the statistics of each split; writes out/<split>/ and out/statistics.pb. Returns rows and column summaries."""
     merged = {}
     total = sum(map(len, request.splits.values()))
     done = 0
@@ -61,7 +61,7 @@ _AT = (*np.linspace(0, 1, _BINS + 1).tolist(), 0.5)
 
 
 def to_proto(splits: Mapping[str, SplitStatistics]) -> Any:
-    """Returns the statistics as TFDV's proto, one DatasetFeatureStatistics per split."""
+    """Returns the statistics as TFDV's DatasetFeatureStatisticsList, with one DatasetFeatureStatistics per split."""
     from tensorflow_metadata.proto.v0 import statistics_pb2
 
     message = statistics_pb2.DatasetFeatureStatisticsList()

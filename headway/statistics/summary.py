@@ -1,4 +1,4 @@
-"""The result of the statistics stage, as fields: rows by split, and a summary of each column.
+"""The result of the statistics stage: the number of rows of each split, and a summary of each column.
 
 found = WindowStatistics.model_validate(result)
 found.rows["train"], found.of("train")["carrier"].distinct
@@ -12,7 +12,7 @@ from headway.schema.columns import StoredType
 
 
 class ColumnSummary(Result):
-    """The summary of a column of one split; a figure that its type does not have is None."""
+    """The summary of one column in one split. A figure that does not exist for the column's type is None."""
 
     column: str
     type: StoredType
@@ -25,7 +25,7 @@ class ColumnSummary(Result):
     distinct_error: float | None = None
     """The relative standard error of `distinct`, where it is an estimate."""
     rank_error: float | None = None
-    """The share of the values by which the rank of an estimated quantile may be off."""
+    """The largest error of an estimated quantile's rank, as a share of the values."""
     nan: int | None = None
     infinite: int | None = None
     zeros: int | None = None
@@ -37,26 +37,26 @@ class ColumnSummary(Result):
     p75: float | None = None
     max: int | float | None = None
     shortest: int | None = None
-    """The bytes of the shortest text."""
+    """The number of bytes of the shortest text."""
     longest: int | None = None
     mean_length: float | None = None
     elements: int | None = None
     """The number of elements of lists and vectors."""
     null_elements: int | None = None
-    """The number of nulls within lists, which are no elements."""
+    """The number of nulls within lists. Such nulls are not counted as elements."""
     empty: int | None = None
     shortest_list: int | None = None
     longest_list: int | None = None
     mean_list: float | None = None
     top: tuple[tuple[int | float | str, int], ...] = ()
-    """The most frequent values with their rows; empty where they were not counted."""
+    """The most frequent values, each with its number of rows. Empty if values were not counted."""
 
 
 class WindowStatistics(Result):
     rows: dict[str, int] = Field(default={})
-    """The rows of each split."""
+    """The number of rows of each split."""
     columns: dict[str, tuple[ColumnSummary, ...]] = Field(default={})
 
     def of(self, split: str) -> dict[str, ColumnSummary]:
-        """Returns the columns of a split, by name."""
+        """Returns the summary of each column of a split, by the column's name. Empty if there is no such split."""
         return {column.column: column for column in self.columns.get(split, ())}

@@ -38,9 +38,9 @@ _RIGHTS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 @contextlib.contextmanager
 def writing(root: Path) -> Iterator[None]:
-    """Raise the disk's OSErrors in the block (full, read-only, forbidden) as StoreErrors with path and fix.
+    """Turn OSErrors in the block for a full, read-only or forbidden disk into StoreErrors with path and fix.
 
-    Other errors pass unchanged. So does a missing permission outside of `root`: that file is not the store's.
+    Other errors pass unchanged. A missing permission outside of `root` passes too, since that file is not the store's.
     """
     try:
         yield
@@ -117,7 +117,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def copy_tree(source: Path, target: Path, *, link: bool = False) -> None:
-    """Copy a folder's files and folders; `target` may exist. With `link`, files are hard-linked if the disk can.
+    """Copy a folder's files and folders; `target` may exist. With `link`, files are hard-linked if the disk can do that.
 
     shutil.copytree is not used, since it merges the errors of a full disk into one without an errno.
     """
@@ -130,7 +130,7 @@ def copy_tree(source: Path, target: Path, *, link: bool = False) -> None:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Hard-link the file `source` as `target`. Copy it if that is another disk, or one without hard links."""
+    """Hard-link the file `source` as `target`. If `target` is on another disk, or the disk has no hard links, copy it."""
     try:
         os.link(source, target)
     except OSError:

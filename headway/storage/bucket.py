@@ -5,8 +5,8 @@
     bucket.listing("stages/")                                       # {"stages/x/a": ObjectInfo(bytes=..., changed=...)}
     bucket.get("stages/x/a", Path("b"), 17, "1c291ca3")             # checked against bytes and crc32c
 
-An object appears whole or not at all, when its put ends; there is no rename. pyarrow uploads files, a part at a time, and
-copies within the bucket; obstore does all else. Both retry a request that failed for a passing reason
+An object appears when its put ends, whole or not at all. A bucket has no rename. pyarrow uploads files part by part, and copies
+objects within the bucket. obstore does everything else. Both retry requests that failed for a passing reason
 (`headway.storage.filesystem`).
 """
 
@@ -29,9 +29,9 @@ from headway.storage.filesystem import client_of, refusal_or_fault, resolve
 from headway.storage.objects import CorrectedClock, ObjectData, ObjectInfo, in_parallel
 
 ORPHAN_SECONDS = 24 * 3600.0
-"""The age in seconds from which the objects of an upload that no manifest names are removed."""
+"""The age in seconds at which an uncommitted upload is deleted: objects in a folder that no manifest names."""
 LAST = ("saved_model.pb", "checkpoint.json")
-"""The files that are uploaded last: each marks its folder, a serving copy or a checkpoint, as complete."""
+"""The files that are uploaded last, to mark a folder as complete: the first marks a serving copy, the second a checkpoint."""
 _LISTING_SECONDS = 2.0
 _PART_BYTES = 4 << 20
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -41,7 +41,7 @@ Item = TypeVar("Item")
 
 
 class Bucket:
-    """The objects below one prefix of a bucket; keys are relative to it. The methods of `Folder`, for a bucket.
+    """The objects below one prefix of a bucket. Keys are relative to the prefix. It has the same methods as `objects.Folder`.
 
     Args:
         url: s3://bucket/path or gs://bucket/path.
@@ -62,7 +62,7 @@ class Bucket:
     def check(self) -> None:
         """Raise StoreError unless the bucket exists, can be written, and honors If-None-Match and If-Match of a put.
 
-        Writes and deletes a small object. A server that ignores them would let two machines hold the same lock.
+        Writes and deletes a small object. A server that ignores these conditions would let two machines hold the same lock.
         """
         key = f".probe-{uuid.uuid4().hex[:12]}"
         first_tag = self._put(key, b"1", mode="create")
@@ -87,7 +87,7 @@ class Bucket:
         return self._clock.time()
 
     def _ask_time(self) -> float:
-        """Returns the time that the bucket gives to an object put now (and then deleted), in seconds since 1970."""
+        """Put a small object and delete it; returns the time that the bucket gave the object, in seconds since 1970."""
         key = f".clock-{uuid.uuid4().hex[:12]}"
         self.write(key, b"{}")
         try:
@@ -96,8 +96,8 @@ class Bucket:
             self.delete([key])
 
     def listing(self, prefix: str = "") -> dict[str, ObjectInfo]:
-        """Returns the size and time of every object below a folder, by key, from a new listing. The empty objects with
-        which web consoles show folders are left out."""
+        """Returns the size and the time of change of every object below a folder, by key, from a new listing. Empty objects
+        that web consoles make to show folders are left out."""
         prefix = prefix.rstrip("/")
         objects = self._ask(prefix, lambda client: client.list(prefix or None).collect()) or ()
         found = {o["path"]: ObjectInfo(o["size"], round(o["last_modified"].timestamp() * 1e6) * 1000) for o in objects}
@@ -119,7 +119,7 @@ class Bucket:
         return sorted({path.rpartition("/")[2] for path in paths if path != prefix})
 
     def look(self, key: str) -> ObjectData | None:
-        """Returns the bytes and the tag of a small object, from one request; None when there is no such object."""
+        """Returns a small object's bytes, and the tag that identifies these bytes; None when there is no such object."""
 
         def action(client: Any) -> ObjectData:
             found = client.get(key)
@@ -130,8 +130,8 @@ class Bucket:
     # --- what was seen
 
     def _seen(self, key: str) -> dict[str, ObjectInfo]:
-        """Returns the objects of the stage or the model that `key` belongs to, by key, from a listing that is cached
-        for some seconds."""
+        """Returns the size and time of every object of the stage or the model that `key` belongs to, by key. The listing is
+        cached for some seconds."""
         area = "/".join(key.split("/")[:2])
         listings = self._listings  # another one after a refresh: what was listed before must not outlive it
         cached = listings.get(area)
@@ -173,7 +173,7 @@ class Bucket:
     # --- small objects
 
     def read(self, key: str) -> bytes | None:
-        """Read a small object; None when it does not exist."""
+        """Returns the bytes of a small object; None when the object does not exist."""
         return None if (stored := self.look(key)) is None else stored.data
 
     def write(self, key: str, data: bytes) -> None:
@@ -188,7 +188,7 @@ class Bucket:
         return self._put(key, data, mode={"e_tag": e_tag} | ({"version": version} if version else {}))
 
     def _put(self, key: str, data: bytes, *, mode: Any) -> str | None:
-        """Put an object, and return its new tag; None when the condition of `mode` is not met."""
+        """Put an object, and return its new tag. None: `mode` is "create" and the key exists, or a tag that the key lacks."""
         try:
             return self._call(key, lambda client: _tag(client.put(key, data, mode=mode, use_multipart=False)))
         except FileNotFoundError:
@@ -212,7 +212,7 @@ class Bucket:
         """Upload a file, and check its crc32c (eight hex digits) on the way.
 
         Raises:
-            StoreError: the bucket refuses it, or the file's crc32c is another one, since the file changed.
+            StoreError: the bucket refuses the upload, or the file changed, so that its crc32c is another one.
         """
 
         def action(client: Any) -> None:
@@ -250,8 +250,8 @@ class Bucket:
             raise StoreError(problem, where=self.name(key), fix=fix)
 
     def copy(self, key: str, path: Path) -> tuple[int, str] | None:
-        """Download an object to a file, block by block. Returns its size in bytes and its crc32c; None, and deletes the
-        file, when there is no such object.
+        """Download an object to a file, block by block, and return its size in bytes and its crc32c. When there is no such
+        object, delete the file and return None.
 
         Raises:
             StoreError: the key has a part such as "..", which would lead out of a folder; or the download failed.
@@ -272,7 +272,7 @@ class Bucket:
         """Copy the object `key` to the key `other` within the bucket, without a download.
 
         Raises:
-            StoreError: it is gone, or the bucket does not take the copy.
+            StoreError: the object `key` is gone, or the bucket refuses the copy.
         """
         files, name = resolve(self.name(key))
         try:
@@ -289,11 +289,11 @@ class Bucket:
         return in_parallel(lambda key: self._ask(key, lambda client: _read(client, key)) or "is gone", keys)
 
     def put_all(self, files: Iterable[tuple[str, Path, str]]) -> None:
-        """Upload each (key, file, crc32c), several at a time."""
+        """Upload files, several at a time. For each file, `files` holds the key, the path and the crc32c."""
         in_parallel(lambda item: self.put(*item), files)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; missing ones count as deleted."""
+        """Delete objects. Missing objects are no error."""
         in_parallel(lambda key: self._ask(key, lambda client: client.delete(key)), keys)
 
     def delete_folder(self, prefix: str) -> None:
@@ -312,7 +312,7 @@ class Bucket:
         self.refresh()
 
     def publish(self, folder: Path, key: str, good: Callable[[str], bool]) -> None:
-        """Upload a folder's files below a new name (an attempt), then commit them as `key` by a manifest naming it."""
+        """Upload a folder as the output `key`: first its files to a new folder (the attempt), then a manifest that names it."""
         made = manifest.read(folder)
         if made is None:
             self.publish_plain(folder, key)
@@ -325,7 +325,7 @@ class Bucket:
         """Make the uploaded files of an attempt the output `key`, by putting a manifest that names the attempt.
 
         Args:
-            good: returns whether a key is a valid output. If `key` is one already, it stays; this attempt is deleted.
+            good: returns whether a key holds a valid output. If `key` holds one already, it stays, and this attempt is deleted.
         """
         base, commit = f"{key}/{attempt}", f"{key}/{manifest.NAME}"
         listing = self.listing(base)
@@ -346,7 +346,7 @@ class Bucket:
         self.refresh()
 
     def publish_plain(self, folder: Path, key: str) -> None:
-        """Upload a folder without a manifest (a serving copy, a checkpoint); the file in `LAST` goes last."""
+        """Upload a folder without a manifest (a serving copy, a checkpoint). The file that `LAST` names is uploaded last."""
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         for last in (False, True):
             chosen = [path for path in files if (path.name in LAST) == last]
@@ -356,7 +356,7 @@ class Bucket:
         self.refresh()
 
     def attempts(self) -> list[str]:
-        """Returns the folders of attempts, committed or not, whose newest object is at least `orphan_seconds` old."""
+        """Returns the folders of upload attempts, committed or not, whose newest object is at least `orphan_seconds` old."""
         changed: dict[str, int] = {}
         for area in ("stages", "models"):
             for key, found in self.listing(area).items():
@@ -367,14 +367,14 @@ class Bucket:
         return [attempt for attempt, last in changed.items() if now - last / 1e9 >= self.orphan_seconds]
 
     def _ask(self, key: str, action: Callable[[Any], Result]) -> Result | None:
-        """Do as `_call` does; return None when there is no such object."""
+        """Returns the result of `_call`; None when there is no such object."""
         try:
             return self._call(key, action)
         except FileNotFoundError:
             return None
 
     def _call(self, key: str, action: Callable[[Any], Result]) -> Result:
-        """Call `action` with the client; the disk's errors pass unchanged; errors of the bucket get a fix."""
+        """Returns `action(client)`. A bucket's error becomes a StoreError, but FileNotFoundError or FileExistsError for a key."""
         from obstore import exceptions
 
         try:
@@ -396,7 +396,7 @@ class Bucket:
 
 
 def _read(client: Any, key: str, write: Callable[[bytes], object] = lambda block: None) -> tuple[int, str]:
-    """Read an object, pass its bytes to `write` block by block, and return their number and crc32c."""
+    """Read an object, and pass its bytes to `write` block by block. Returns the number of bytes and their crc32c."""
 
     def blocks() -> Iterator[bytes]:
         for part in client.get(key).stream(min_chunk_size=_PART_BYTES):

@@ -1,10 +1,10 @@
-"""Files on a local disk or in a bucket, by one name each: `/data/a.csv`, `s3://bucket/data/a.csv`, `gs://bucket/a.csv`.
+"""Files on a local disk or in a bucket, each under one name: `/data/a.csv`, `s3://bucket/data/a.csv`, `gs://bucket/a.csv`.
 
     matches("s3://bucket/data/*/part-*.parquet")   # sorted names
     with open_file(name) as file:                  # seekable, read-only; any NativeFile
         file.read(10)
 
-Files of buckets are read through pyarrow's own filesystems, the store's objects through obstore. Both take their credentials from
+Files in buckets are read through pyarrow's filesystems, the store's objects through obstore. Both take their credentials from
 the environment (AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, STORAGE_EMULATOR_HOST, ...).
 """
 
@@ -37,7 +37,7 @@ _CONNECT_SECONDS = 10.0
 _SILENT_SECONDS = 30.0
 _GCS_RETRY_SECONDS = 15.0
 _BACKOFF = datetime.timedelta(seconds=0.2)
-"""The wait before a request is sent again for the first time; it is four times as long before each further one."""
+"""The wait before the first retry of a request. Before each further retry, the wait is four times as long."""
 _SAID = (
     r"<Code>(?P<code>.*?)</Code>.*?<Message>(?P<message>.*?)</Message>",
     r"AWS Error (?P<message>[^\n]*)",
@@ -45,7 +45,7 @@ _SAID = (
     r"(message|error)\"?: ?\"(?P<message>[^\"]+)\"",
     r"kind: (?P<message>Timeout)",
 )
-"""Patterns that find what the server or the network said in the text of a client's error."""
+"""Patterns that find the message of the server or the network in the text of a client's error."""
 _REFUSALS = {
     r"Request_?Time_?Too_?Skewed": "set this machine's clock, which is too far from the bucket's",
     r"Invalid_?Access_?Key_?Id|Signature_?Does_?Not_?Match|Expired_?Token|Invalid_?Token|401 Unauth|UNAUTHENTICATED|"
@@ -65,7 +65,7 @@ _RIGHTS = {
 
 
 def is_remote(name: str) -> bool:
-    """Returns whether `name` is in a bucket: whether it begins with s3:// or gs://."""
+    """Returns whether a file's name is an address in a bucket: whether it begins with s3:// or gs://."""
     return name.split("://", 1)[0] in SCHEMES if "://" in name else False
 
 
@@ -106,7 +106,7 @@ def _filesystem(scheme: str) -> Any:
 
 
 def client_of(url: str) -> Any:
-    """Returns the obstore client of a bucket's folder, with region, endpoint and timeouts as for pyarrow."""
+    """Returns the obstore client for a folder in a bucket. Region, endpoint and timeouts are those of the pyarrow filesystem."""
     from obstore.store import GCSStore, S3Store
 
     filesystem, path = resolve(url)
@@ -137,7 +137,7 @@ def client_of(url: str) -> Any:
 
 
 def _profile() -> dict[str, str]:
-    """Returns the keys of AWS_PROFILE from ~/.aws/credentials, which obstore does not read; {} when there are none."""
+    """Returns the access keys of AWS_PROFILE from ~/.aws/credentials, a file that obstore does not read; {} when none."""
     path = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials")
     file = configparser.ConfigParser(interpolation=None)
     with contextlib.suppress(OSError, KeyError, configparser.Error):
@@ -149,7 +149,7 @@ def _profile() -> dict[str, str]:
 
 
 def resolve(name: str) -> tuple[pafs.FileSystem, str]:
-    """Returns the pyarrow filesystem of a name, and the path within it.
+    """Returns the pyarrow filesystem to which a file's name belongs, and the path within that filesystem.
 
     Raises:
         ConfigError: the scheme is unknown, or the name holds a user or a password.
@@ -169,7 +169,7 @@ def resolve(name: str) -> tuple[pafs.FileSystem, str]:
 
 @contextlib.contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Raise errors of the disk or the bucket in the block as DataErrors that name the file; others pass unchanged."""
+    """Turn errors of the disk or the bucket in the block into DataErrors that name the file. Other errors pass unchanged."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -194,7 +194,7 @@ def unreadable(name: str, error: Exception) -> DataError:
 
 
 def refusal_or_fault(name: str, error: Exception) -> tuple[str, str]:
-    """Returns the problem and the fix of an error that a bucket's client raised: a server's refusal, or a fault."""
+    """Returns the problem and the fix, as texts, for an error of a bucket's client: a refusal by the server, or a fault."""
     text = str(error)
     found = next(filter(None, (re.search(pattern, text, re.DOTALL) for pattern in _SAID)), None)
     said = ": ".join(filter(None, found.groupdict().values())) if found else text.partition("\n")[0]
@@ -212,7 +212,7 @@ def refusal_or_fault(name: str, error: Exception) -> tuple[str, str]:
 
 
 def reason_of(error: Exception) -> str:
-    """Returns the system's reason of an error in one line; else the message's first line, else the error's type."""
+    """Returns the operating system's reason for an error; if there is none, the message's first line, or the error's type."""
     return getattr(error, "strerror", None) or str(error).partition("\n")[0] or type(error).__name__
 
 
@@ -220,7 +220,7 @@ def open_file(name: str) -> pa.NativeFile:
     """Open a file on a disk or in a bucket for reading, with seek.
 
     Raises:
-        DataError: it cannot be opened.
+        DataError: the file cannot be opened.
     """
     filesystem, path = resolve(name)
     with reading(name):
@@ -236,10 +236,10 @@ def checksum(name: str) -> tuple[int, str]:
 def entries(
     folder: Path, *, refused: Callable[[OSError], None] = lambda error: None
 ) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yields the path and the lstat of each file and folder below a local folder, except those removed meanwhile.
+    """Yields the path and the lstat of each file and folder below a local folder. Paths removed meanwhile are left out.
 
     Args:
-        refused: called with the error of a folder that cannot be listed; the folder is skipped unless this raises.
+        refused: called with the error if a folder cannot be listed; that folder is skipped unless `refused` raises.
     """
     for where, folders, files in os.walk(folder, onerror=refused):
         folders.sort()
@@ -253,7 +253,7 @@ def entries(
 
 
 def below(folder: str) -> list[str]:
-    """Returns every file in a folder and its subfolders, sorted; none when there is no such folder.
+    """Returns the names of all files in a folder and its subfolders, sorted; an empty list when there is no such folder.
 
     Raises:
         DataError: one of the folders cannot be listed.
@@ -274,7 +274,7 @@ def below(folder: str) -> list[str]:
 
 
 def kind(name: str) -> str | None:
-    """Returns the kind of a name, "file" or "folder"; None when it does not exist."""
+    """Returns whether `name` is a "file" or a "folder"; None when neither exists under this name."""
     if not is_remote(name):
         return "folder" if Path(name).is_dir() else "file" if Path(name).is_file() else None
     filesystem, path = resolve(name.rstrip("/"))

@@ -3,7 +3,7 @@
     fingerprint({"stage": "train", "version": 1, "config": {...}, "inputs": {...}})      # 32 hex digits
     str(first_difference(old, new))          # "config.learning_rate: 0.001 -> 0.002"
 
-Keys are plain JSON: no pickles, no times, no paths where a checksum can stand.
+Keys are plain JSON. They hold no pickles and no times, and instead of a path a checksum where possible.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Key = dict[str, Any]
 
 
 def canonical(key: Any) -> str:
-    """Serialize as JSON with sorted keys and no spaces: equal values have the same text everywhere."""
+    """Returns a value as JSON with sorted keys and no spaces. Equal values give the same text on every machine."""
     return json.dumps(key, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
 
 
@@ -31,18 +31,18 @@ def fingerprint(key: Key) -> str:
 
 
 class Difference(Result):
-    """The reason why a step must run: the first difference of its key from the most similar stored output's."""
+    """The reason why a step must run: the first difference between its key and that of the most similar stored output."""
 
     kind: Literal["value", "entries", "new", "gone", "order", "never run", "damaged", "follows"]
-    """The kind of the difference: of a value, a list's number of entries, an entry that only one key has, the order of
-    files; or there is no such output yet, it is damaged, or (follows) it depends on steps that have not run yet."""
+    """value: a value differs. entries: a list's length differs. new, gone: only one key has the entry. order: files have another
+    order. never run: no output yet. damaged: the output is damaged. follows: the step reads from steps that have not run yet."""
     place: tuple[str, ...] = ()
     """The path to the difference within the key, outermost name first. A list's entry is shown by its index, or by the
     path of its file, in brackets."""
     old: str = ""
-    """The value in the key of the old output, shortened, or its number of entries."""
+    """The value in the old output's key, shortened; for the kind "entries", the number of entries."""
     new: str = ""
-    """The value in the new key, shortened, or its number of entries; for a damaged output, the damage."""
+    """The value in the new key, shortened; for the kind "entries", the number of entries; for "damaged", the damage."""
 
     def __str__(self) -> str:
         at = "".join(name if name.startswith("[") else f".{name}" for name in self.place).removeprefix(".")
@@ -69,8 +69,8 @@ FOLLOWS = Difference(kind="follows")
 def first_difference(old: Key, new: Key) -> Difference | None:
     """Returns the first difference of two keys; None exactly when their fingerprints are equal.
 
-    Keys are compared in the order of `new`. Entries of a list that are files (they have a "path") are matched and named
-    by it, other entries by their index.
+    Entries are compared in the order of `new`. In a list, files (entries with a "path") are matched and named by their path,
+    and other entries by their index.
     """
     # through JSON, so that a key from a manifest (lists) equals the same key fresh from a config (tuples)
     return _difference(json.loads(json.dumps(old)), json.loads(json.dumps(new)), ())
@@ -99,7 +99,7 @@ def _difference(old: Any, new: Any, at: tuple[str, ...]) -> Difference | None:
 
 
 def _by_path(entries: list[Any]) -> dict[str, Any] | None:
-    """Returns a list's entries by their "path"; None when an entry has none, or a path occurs twice."""
+    """Returns a list's entries by their "path"; None when an entry has no path, or a path occurs twice."""
     if not all(isinstance(entry, dict) and isinstance(entry.get("path"), str) for entry in entries):
         return None
     by_path = {entry["path"]: entry for entry in entries}
@@ -110,17 +110,17 @@ def _short(value: Any) -> str:
     return short(redact(json.dumps(value) if not isinstance(value, str) else value), 40)
 
 
-def shared(old: Key, new: Key) -> int:
-    """Returns the number of leaf values that are equal in two keys, by which the most similar key is found."""
+def equal_leaves(old: Key, new: Key) -> int:
+    """Returns the number of equal leaf values in two nested keys. `Store.nearest` takes this number as their similarity."""
     if isinstance(old, dict) and isinstance(new, dict):
-        return sum(shared(old[name], new[name]) for name in old.keys() & new.keys())
+        return sum(equal_leaves(old[name], new[name]) for name in old.keys() & new.keys())
     if isinstance(old, list | tuple) and isinstance(new, list | tuple):
-        return sum(shared(a, b) for a, b in zip(old, new, strict=False))
+        return sum(equal_leaves(a, b) for a, b in zip(old, new, strict=False))
     return int(old == new)
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Yields every string value in nested dicts and lists, such as the fingerprints in a key; not the keys of dicts."""
+    """Yields every string value in nested dicts and lists, such as fingerprints. The names in dicts are left out."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):

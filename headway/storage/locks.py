@@ -1,15 +1,15 @@
-"""A lock with a lease: one process holds it, and it is free when that process dies.
+"""A lock with a lease: one process holds the lock, and the lock becomes free when that process dies.
 
     with Lock(store.objects, "locks/run-flights.json", facts={"run": "..."}).held(wait_seconds=30):
         ...
 
-The lock is a small JSON object that says who holds it: created if there is none, replaced if it is still the one that was
-looked at, on a disk and in a bucket alike. So of several takers one wins, and a holder that slept through its lease cannot
-renew what is no longer its own. The holder renews it from a thread.
+The lock is a small JSON object that names its holder, on a disk or in a bucket. A process takes the lock by creating that
+object, or by replacing exactly the content that it read. So of several takers one wins, and a holder that slept through its
+lease cannot renew a lock that another process has taken. A thread of the holder renews the lease.
 
-It is taken over at once when its holder is dead (a process of this machine). Else its lease must have ended by the store's
-clock, and it must then stay unchanged for a third of the lease by the taker's own clock, in which a living holder renews it:
-a clock that was set takes no lock from anybody.
+A lock is taken over at once if its holder was a process of this machine and is dead. Else the lease must have ended by the
+store's clock. The object must then stay unchanged for a third of the lease by the taker's own clock. A living holder would
+renew the lease in that time. So a machine whose clock was set wrongly takes no lock from a living holder.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Lock:
 
     Args:
         key: the lock's object, locks/<name>.json.
-        lease_seconds: how long after its last sign of life a holder on another host counts as gone.
-        facts: what else its object says of the holder, such as the run.
-        once: no other holder uses this name, so that `release` always deletes the object.
-        on_taken: called after the lock was taken, since what is cached of the store may be out of date.
+        lease_seconds: how long after its last renewal a holder on another host counts as gone.
+        facts: further entries of the lock's object that describe the holder, such as the run.
+        once: nobody else ever takes a lock of this name, so `release` always deletes the object.
+        on_taken: called after the lock was taken, to drop cached listings of the store that may be out of date.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class Lock:
 
     @contextlib.contextmanager
     def held(self, *, wait_seconds: float = 0.0, on_wait: Callable[[str], None] = lambda who: None) -> Iterator[None]:
-        """Hold the lock within the block; `on_wait` is called once with the current holder as text.
+        """Hold the lock within the block. If that has to wait, `on_wait` is called once with a text about the present holder.
 
         Raises:
-            Locked: somebody else still has it after `wait_seconds`; says who, where and since when.
+            Locked: another process still holds the lock after `wait_seconds`; the error says which, where and since when.
         """
         self.acquire(wait_seconds=wait_seconds, on_wait=on_wait)
         try:
@@ -85,7 +85,7 @@ class Lock:
             self.release()
 
     def acquire(self, *, wait_seconds: float = 0.0, on_wait: Callable[[str], None] = lambda who: None) -> None:
-        """Take the lock as `held` does, until `release`."""
+        """Take the lock, and keep it until `release`. Waiting and errors are those of `held`."""
         fix = "wait for it (--wait SECONDS), or end that process; its lock is then taken over"
         wait_while(self._take, self.path, lambda owner: fix, wait_seconds=wait_seconds, on_wait=on_wait)
         self._on_taken()
@@ -109,14 +109,14 @@ class Lock:
                 self.objects.replace(self.key, b"{}", self._tag)
 
     def forget(self) -> None:
-        """Delete the lock's object, whoever holds the lock: only for a name that nobody takes again."""
+        """Delete the lock's object, whoever holds the lock. Call this only for a name that nobody will take again."""
         self.objects.delete([self.key])
 
     def add_facts(self, **facts: Any) -> None:
         """Add facts about the holder to the lock's object, for everybody who reads it.
 
         Raises:
-            Locked: somebody took the lock over.
+            Locked: another process has taken over the lock.
         """
         with self._writing:
             self._facts = self._facts | facts
@@ -124,7 +124,7 @@ class Lock:
         self.check()
 
     def check(self) -> None:
-        """Raise Locked when another process took the lock over, since this one paused for longer than the lease."""
+        """Raise Locked if another process has taken over the lock, because this process paused for longer than the lease."""
         if self._thread is not None and not self._lost.is_set() and _steady() > self._ends:
             # the next beat of the thread may be a quarter of a lease away
             with contextlib.suppress(OSError, StoreError):
@@ -140,12 +140,12 @@ class Lock:
         return self.objects.time()
 
     def owner(self) -> dict[str, Any] | None:
-        """Returns the facts in the lock's object about its holder, dead or alive; None after a release."""
+        """Returns the lock's object as a dict: facts about its holder, dead or alive. None when nobody holds the lock."""
         stored = self.objects.look(self.key)
         return None if stored is None or stored.data.strip() == b"{}" else _owner(stored)
 
     def _take(self) -> dict[str, Any] | None:
-        """Try to take the lock; returns None on success, else the facts of its holder."""
+        """Try to take the lock. Returns None on success, else the facts about the present holder."""
         self._since = now()
         stored = self.objects.look(self.key)
         if stored is not None and not self._is_free(stored):
@@ -162,7 +162,7 @@ class Lock:
         return self.owner() or {"since": self._since}
 
     def _is_free(self, stored: ObjectData) -> bool:
-        """Returns whether the holder is dead, or does not renew an ended lease while this waits a third of a lease."""
+        """Returns whether the holder is dead, or its lease has ended and is not renewed while this waits a third of a lease."""
         owner = _owner(stored)
         if not is_gone(owner, self.store_time()):
             return False
@@ -177,7 +177,7 @@ class Lock:
         return True
 
     def _text(self) -> bytes:
-        """Returns the lock's object as text: the holder, since when, and when the lease ends. No two are the same."""
+        """Returns new JSON for the lock's object: the holder, since when, and when the lease ends. No two results are equal."""
         facts = {
             "token": self._token,
             "host": host_name(),
@@ -201,7 +201,7 @@ class Lock:
                 return
 
     def _beat(self) -> None:
-        """Renew the lease, or find that somebody else has the lock."""
+        """Renew the lease, or record that another process has taken over the lock."""
         with self._writing:
             ends = _steady() + self._lease
             tag = self.objects.replace(self.key, self._text(), self._tag)
@@ -219,10 +219,10 @@ def wait_while(
     wait_seconds: float,
     on_wait: Callable[[str], None],
 ) -> None:
-    """Wait until `holder()` returns None; `on_wait` is called once with the holder as text.
+    """Wait until a lock is free, when `holder()` returns None instead of facts. Calls `on_wait` once with the holder as text.
 
     Raises:
-        Locked: there still is one after `wait_seconds`; the error has the place `where` and the fix `fix(holder)`.
+        Locked: the lock still has a holder after `wait_seconds`; the error shows `where` and the fix `fix(facts)`.
     """
     deadline, announced = time.monotonic() + wait_seconds, False
     while (owner := holder()) is not None:
@@ -236,9 +236,9 @@ def wait_while(
 
 
 def is_gone(owner: dict[str, Any], time: float) -> bool:
-    """Returns whether a lock's holder is dead, or its lease has ended at the store's `time` (`Lock.store_time`).
+    """Returns whether the lock's holder `owner` is dead, or its lease has ended at `time`, which is the store's time.
 
-    Also True when the lock's object cannot be read.
+    Also True when the facts in `owner` are incomplete, as those of an unreadable lock.
     """
     pid, expires = owner.get("pid"), owner.get("expires")
     if not isinstance(pid, int) or not isinstance(expires, int | float):
@@ -249,14 +249,14 @@ def is_gone(owner: dict[str, Any], time: float) -> bool:
 
 
 def is_held(owner: dict[str, Any], time: float) -> bool:
-    """Returns whether a lock's holder counts as alive: its lease has not ended, or it lives on this host."""
+    """Returns whether the lock's holder `owner` counts as alive: its lease has not ended at `time`, or it lives on this host."""
     return not is_gone(owner, time) or (
         is_on_this_host(owner) and is_alive(owner.get("pid", 0), str(owner.get("process_started", "")))
     )
 
 
 def describe(owner: dict[str, Any]) -> str:
-    """Returns a lock's holder as text: its process, host and facts, since when, and when it last renewed the lock."""
+    """Returns a lock's holder as text: its process, host and facts, when it took the lock, and when it last renewed it."""
     extra = ", ".join(f"{name} {value}" for name, value in owner.items() if name not in _KNOWN)
     who = f"process {owner.get('pid', '?')} on {owner.get('host', '?')}{f' ({extra})' if extra else ''}"
     return f"{who} since {owner.get('since', '?')}, last heard of {owner.get('renewed', '?')}"

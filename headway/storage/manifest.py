@@ -1,6 +1,6 @@
 """The manifest of an output: its files, its inputs, the code version, the time it took.
 
-A folder without a valid manifest does not exist, for anyone; so the manifest is written last. It is JSON for people:
+An output without a valid manifest counts as absent, so the manifest is written last. It is JSON that people can read:
 
     {"format": 1, "stage": "ingest", "fingerprint": "...", "key": {...}, "files": [{"path", "bytes", "crc32c"}, ...]}
 """
@@ -27,8 +27,8 @@ from headway.storage.atomic_io import write_synced
 
 NAME = "manifest.json"
 FORMAT = 1
-"""The format of a store's files: manifests, run records, lineages, statistics, key indexes, checkpoints. Another number
-is refused."""
+"""The format of a store's files: manifests, run records, lineages, statistics, key indexes, checkpoints. Files with another
+number are refused."""
 TOOLS = ("headway", "apache-beam", "keras", "numpy", "pyarrow", "tensorflow")
 UNREADABLE = "cannot be read"
 """The first words of the problem text for a file that exists and could not be read."""
@@ -36,8 +36,8 @@ _BLOCK = 4 << 20
 
 
 def is_inside(path: str) -> bool:
-    """Returns whether a relative path with forward slashes stays in its folder, on every system: no part is empty, "."
-    or ".."."""
+    """Returns whether a relative path with forward slashes stays in its folder, on every system. No part may be empty, "."
+    or "..", and backslashes, NULs and drive letters are not allowed."""
     return not any(part in ("", ".", "..") for part in path.split("/")) and not re.search(r"[\\\x00]|^[A-Za-z]:", path)
 
 
@@ -97,8 +97,8 @@ class Manifest(Frozen):
 
 @functools.cache
 def tools() -> dict[str, str]:
-    """Returns the versions of Python and the libraries in this process, by name, looked up once. They are recorded for
-    people, and are never part of a fingerprint."""
+    """Returns the versions of Python, Headway and the main libraries, by package name. They are looked up once. Manifests
+    record them for people; they are never part of a fingerprint."""
     versions = {"python": platform.python_version()}
     for name in TOOLS:
         try:
@@ -114,10 +114,10 @@ def version() -> str:
 
 
 def read(folder: Path) -> Manifest | None:
-    """Read the manifest in `folder`; None when there is no valid one.
+    """Returns the manifest in `folder`; None when there is no valid manifest.
 
     Raises:
-        StoreError: the file exists but cannot be read, or has another format: it must not be replaced.
+        StoreError: the file exists but cannot be read, or has another format; such a file must not be replaced.
     """
     path = folder / NAME
     try:
@@ -129,10 +129,10 @@ def read(folder: Path) -> Manifest | None:
 
 
 def manifest_and_attempt(data: bytes, where: str) -> tuple[Manifest | None, str | None]:
-    """Returns the manifest in a file's bytes and its attempt's name (None: it has none); (None, None) if it is invalid.
+    """Returns the manifest in `data`, and the upload attempt that it names in a bucket (else None); (None, None) if invalid.
 
     Raises:
-        StoreError: it has another format.
+        StoreError: the manifest has another format.
     """
     try:
         value = json.loads(data)
@@ -144,10 +144,10 @@ def manifest_and_attempt(data: bytes, where: str) -> tuple[Manifest | None, str 
 
 
 def check_format(value: object, where: str) -> None:
-    """Refuse the JSON of one of the store's files whose "format" is not `FORMAT`; JSON without a format passes.
+    """Raise StoreError if the JSON of a store's file has another "format" than `FORMAT`. JSON without a format passes.
 
     Raises:
-        StoreError: another Headway wrote it.
+        StoreError: a Headway version with another format wrote the file.
     """
     if isinstance(value, dict) and (found := value.get("format", FORMAT)) != FORMAT:
         tools_then = value.get("tools")
@@ -203,7 +203,7 @@ Figure = TypeVar("Figure")
 
 
 def value_or_reason(path: Path, look: Callable[[Path], Figure]) -> Figure | str:
-    """Returns `look(path)`, or as text the reason why the file cannot be read."""
+    """Returns `look(path)`; if the file cannot be read, returns the reason as text."""
     try:
         return look(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -219,8 +219,8 @@ def size(path: Path) -> int | str:
 
 
 def sizes_problem(manifest: Manifest, size_of: Callable[[str], int | str]) -> str | None:
-    """Returns the problem of the first file with a wrong size; None when all are right. `size_of` returns the size of
-    the file of this name in bytes, or the reason as text why it has none."""
+    """Returns the problem of the first file that has a wrong size; None when all sizes are right. `size_of` takes a file's
+    name, and returns its size in bytes, or as text the reason why the file has no size."""
     for entry in manifest.files:
         if (actual := size_of(entry.path)) != entry.bytes:
             return f"{entry.path} " + (
@@ -230,10 +230,10 @@ def sizes_problem(manifest: Manifest, size_of: Callable[[str], int | str]) -> st
 
 
 def checksum_problems(manifest: Manifest, states: Iterable[tuple[int, str] | str]) -> list[tuple[str, str]]:
-    """Returns (file, problem) for each file whose size or checksum is not what the manifest says.
+    """Returns the name and the problem of each file whose size or checksum is not what the manifest says.
 
     Args:
-        states: the `checksum` of each file, in the manifest's order, or the reason as text why there is none.
+        states: for each file, in the manifest's order, its size and crc32c, or as text the reason why it cannot be read.
     """
     problems = []
     for entry, actual in zip(manifest.files, states, strict=True):

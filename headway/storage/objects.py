@@ -1,20 +1,20 @@
-"""Small objects under keys, on a disk or in a bucket: what the store, its locks and the registry's pointers are made of.
+"""Small objects under keys, on a disk or in a bucket. The store, its locks and the registry's pointers consist of them.
 
     objects = Folder(Path("store"))                        # or headway.storage.bucket.Bucket("s3://team/headway")
-    tag = objects.create("locks/gc.json", b"{}")           # None when there is one already
-    tag = objects.replace("locks/gc.json", b"{...}", tag)  # None when it is not the one of this tag any more
+    tag = objects.create("locks/gc.json", b"{}")           # None when the object exists already
+    tag = objects.replace("locks/gc.json", b"{...}", tag)  # None when the object does not have this tag any more
     objects.look("locks/gc.json")                          # ObjectData(data=b"{...}", tag=...)
 
-The six primitives are listing, look, write, create, replace and delete. Of many that create one key, or replace one tag, one
-succeeds. On a disk an object is a file, which appears by a rename; a file lock guards creation and replacement.
+The six primitives are listing, look, write, create, replace and delete. If several processes create one key, or replace one
+tag's object, exactly one succeeds. On a disk, an object is a file that appears by a rename; a file lock guards both calls.
 
-Times that several machines compare (ends of leases, ages of files) are told by the clock of whoever keeps the files:
+Times that several machines compare (ends of leases, ages of files) are read from the clock of the disk or the bucket:
 
     disk_time(store.locks)               # seconds since 1970 by the disk's clock: of this machine, or of the file server
     CorrectedClock(measure).time()       # by a clock that is costly to ask, such as a bucket's
 
-The clocks of two machines may differ by an hour: for one of them, a lease that the other wrote would then have ended
-already, or last for too long.
+The clocks of two machines may differ by an hour. By its own clock, one machine would then see the other's lease end too early
+or too late.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class ObjectInfo(NamedTuple):
 class ObjectData(NamedTuple):
     data: bytes
     tag: str
-    """The tag of these bytes under this key, by which `replace` knows whether they have changed."""
+    """An identifier of these bytes. `replace` takes the tag, and writes nothing if the object has changed meanwhile."""
 
 
 class Folder:
-    """The objects below a folder of a disk; keys are relative to it, with forward slashes."""
+    """The objects below a folder on a disk. Keys are paths relative to that folder, with forward slashes."""
 
     remote = False
 
@@ -64,7 +64,7 @@ class Folder:
         self.root, self.url = root, str(root)
 
     def listing(self, prefix: str = "") -> dict[str, ObjectInfo]:
-        """Returns the size and time of every object below a folder, by key."""
+        """Returns the size and the time of the last change of every object below a folder, by key."""
         return {
             path.relative_to(self.root).as_posix(): ObjectInfo(about.st_size, about.st_mtime_ns)
             for path, about in entries(self.root / prefix)
@@ -72,7 +72,7 @@ class Folder:
         }
 
     def look(self, key: str) -> ObjectData | None:
-        """Returns the bytes of a small object and their tag; None when there is no such object."""
+        """Returns a small object's bytes, and the tag that identifies these bytes; None when there is no such object."""
         data = self.read(key)
         return None if data is None else ObjectData(data, _tag(data))
 
@@ -81,7 +81,7 @@ class Folder:
         replace_text(self.root / key, data.decode())
 
     def create(self, key: str, data: bytes) -> str | None:
-        """Write an object that does not exist yet, and return its tag; None, and nothing is written, when it exists."""
+        """Write a new object, and return its tag. If the key exists already, write nothing and return None."""
         path = self.root / key
         with self._guard():
             if path.exists():
@@ -90,7 +90,7 @@ class Folder:
             return _tag(data)
 
     def replace(self, key: str, data: bytes, tag: str) -> str | None:
-        """Replace an object if it still has this tag, and return the new tag; None when it is gone or has changed."""
+        """Replace an object if it still has the tag `tag`, and return the new tag; if it changed or is gone, return None."""
         with self._guard():
             if (stored := self.look(key)) is None or stored.tag != tag:
                 return None
@@ -98,7 +98,7 @@ class Folder:
             return _tag(data)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; missing ones count as deleted."""
+        """Delete objects. Missing objects are no error."""
         for key in keys:
             (self.root / key).unlink(missing_ok=True)
 
@@ -118,7 +118,7 @@ class Folder:
         return str(self.root / key)
 
     def read(self, key: str) -> bytes | None:
-        """Returns a small object; None when there is none."""
+        """Returns the bytes of a small object; None when there is no such object."""
         try:
             return (self.root / key).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
@@ -131,7 +131,7 @@ class Folder:
         return StoreError(f"{manifests.UNREADABLE}: {error.strerror}", where=self.name(key), fix=fix)
 
     def seen(self, key: str) -> ObjectInfo | None:
-        """Returns an object's size and time, or None when there is none; a bucket's answer may be seconds old."""
+        """Returns an object's size and time of change; None if there is no such object. A bucket's answer may be seconds old."""
         try:
             about = (self.root / key).stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -141,36 +141,36 @@ class Folder:
         return ObjectInfo(about.st_size, about.st_mtime_ns)
 
     def refresh(self) -> None:
-        """Drop what is cached of a bucket, so that the next call asks it anew; does nothing on a disk."""
+        """Drop the cached listings of a bucket, so that the next call lists it again; does nothing on a disk."""
 
     def children(self, prefix: str) -> list[str]:
-        """Returns the names right below a folder, sorted; none when there is no such folder."""
+        """Returns the names right below a folder, sorted; an empty list when there is no such folder."""
         folder = self.root / prefix
         return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
     def exists(self, folder: str) -> bool:
-        """Returns whether an output's folder exists; in a bucket, its manifest."""
+        """Returns whether an output exists: on a disk, its folder; in a bucket, its manifest."""
         return (self.root / folder).exists()
 
     def size_or_reason(self, key: str) -> int | str:
-        """Returns the size of an object in bytes, or as text the reason why it has none."""
+        """Returns the size of an object in bytes; if it cannot be read, returns the reason as text, such as "is gone"."""
         return manifests.value_or_reason(self.root / key, manifests.size)
 
     def checksums(self, keys: Sequence[str]) -> list[tuple[int, str] | str]:
-        """Returns the size and the crc32c of each object, read in full, or as text the reason why it has none."""
+        """Returns the size and the crc32c of each object, after reading all of it; if that fails, the reason as text."""
         return [manifests.value_or_reason(self.root / key, manifests.checksum) for key in keys]
 
     def freed(self, key: str) -> int:
-        """Returns the number of bytes that removing an object or a folder frees."""
+        """Returns the number of bytes that removing an object or a folder would free."""
         # a hard link to a version frees nothing
         return sum(about.st_size for about in self._known(key) if stat.S_ISREG(about.st_mode) and about.st_nlink == 1)
 
     def changed(self, key: str) -> float:
-        """Returns the time of the last write in a folder, in seconds since 1970; the present time when it is gone."""
+        """Returns the time of the last write in a folder, in seconds since 1970; the present time when the folder is gone."""
         return max((about.st_mtime for about in self._known(key)), default=0.0) or self.time()
 
     def _known(self, key: str) -> Iterator[os.stat_result]:
-        """Yields the stat of a file or a folder and of everything in it, except what is removed meanwhile."""
+        """Yields the lstat of a file or a folder, then of everything in the folder. Paths removed meanwhile are left out."""
         with contextlib.suppress(FileNotFoundError):
             yield (self.root / key).lstat()
         yield from (about for _, about in entries(self.root / key))
@@ -191,7 +191,7 @@ class Folder:
         """Rename a finished temporary folder to `key`, so that it becomes visible at once and complete.
 
         Args:
-            good: returns whether a key is a valid output. If `key` is one already, it stays; a damaged one is replaced.
+            good: returns whether a key holds a valid output. If `key` holds one already, it stays; a damaged one is replaced.
         """
         target = self.root / key
         for path in [folder, *folder.rglob("*")]:
@@ -212,7 +212,7 @@ class Folder:
         sync_path(target.parent)
 
     def _put_aside(self, target: Path, good: Callable[[str], bool]) -> None:
-        """Delete a damaged output; put it back if it turns out good, as another process has replaced it meanwhile."""
+        """Move a damaged output away and delete it. If it turns out valid, since another process replaced it, move it back."""
         damaged = self._aside(f"damaged-{target.name}")
         with contextlib.suppress(FileNotFoundError):
             target.rename(damaged)
@@ -226,16 +226,16 @@ class Folder:
         return self.root / "stages" / ".staging" / temporary_name(label)
 
     def is_published(self, key: str) -> bool:
-        """Returns whether a serving copy has been published: its folder exists; in a bucket, its last file."""
+        """Returns whether a serving copy was published: on a disk, its folder exists; in a bucket, its last file."""
         return (self.root / key).is_dir()
 
     def time(self) -> float:
-        """Returns the present time by the disk's clock, in seconds since 1970: one clock for all machines."""
+        """Returns the present time in seconds since 1970 by the disk's clock, which all machines share."""
         return disk_time(self.root / "locks")
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
-        """Hold a file lock (flock) in the block, so that one process at a time compares and writes."""
+        """Hold the store's file lock (flock) in the block, so that one process at a time compares tags and writes."""
         guard = self.root / "locks" / ".guard"
         with writing(self.root):
             guard.parent.mkdir(parents=True, exist_ok=True)
@@ -259,7 +259,7 @@ def _tag(data: bytes) -> str:
 
 
 def in_parallel(action: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """Returns `action` of each item, in order, run in `PARALLEL` threads; a failure cancels calls not yet started."""
+    """Returns the results of `action` for each item, in order, from `PARALLEL` threads. A failure cancels calls not yet begun."""
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="bucket") as pool:
         futures = [pool.submit(action, item) for item in items]
         try:
@@ -271,14 +271,14 @@ def in_parallel(action: Callable[[Item], Result], items: Iterable[Item]) -> list
 
 FRESH_SECONDS = 300.0
 SAME_SECONDS = 2.0
-"""The seconds up to which clocks may differ and count as the same: buckets count in whole seconds, and a request takes
+"""The seconds by which two clocks may differ and still count as equal: buckets count in whole seconds, and a request takes
 time."""
 _PROBE = ".time"
 
 
 def disk_time(folder: Path) -> float:
-    """Returns the present time in seconds since 1970 by the clock of the disk that a folder is on; by this machine's
-    clock where the folder cannot be written."""
+    """Touch a small file in a folder, and return its time in seconds since 1970: the present time by the disk's clock. If the
+    folder cannot be written, return the time by this machine's clock."""
     with contextlib.suppress(OSError):
         probe = os.open(folder / _PROBE, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -290,10 +290,10 @@ def disk_time(folder: Path) -> float:
 
 
 class CorrectedClock:
-    """Tells the time of another clock by this machine's, plus a difference that is measured now and then.
+    """Tells the time of another clock: this machine's time plus a difference, which is measured again every few minutes.
 
     Args:
-        measure: returns the other clock's time in seconds; after an OSError or StoreError the last difference counts.
+        measure: returns the other clock's time in seconds. If it raises OSError or StoreError, the last difference stays.
     """
 
     def __init__(self, measure: Callable[[], float]):

@@ -5,7 +5,7 @@
         stager.ahead(paths)         # in the order in which they will be read; returns at once
         open(stager.ensure(path))   # blocks until the file is there, whole and checked
 
-Every file, also one from an earlier run, is checked by size and crc32c. A file that somebody waits for comes first.
+Every file is checked by size and crc32c, also one that an earlier run has fetched. A file for which a reader waits comes first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headway.storage.manifest import FileEntry, checksum
 from headway.storage.process_identity import temporary_name
 
 GETS = 8
-"""The number of downloads at a time; with more, the file that is needed first would come later."""
+"""The number of simultaneous downloads; with more of them, the file that is needed first would arrive later."""
 _POLL_SECONDS = 0.2
 
 
@@ -39,7 +39,7 @@ class RemoteFolder(Frozen):
 
 
 class RemoteFiles(Frozen):
-    """The location of some outputs' files, for a process that fetches them itself."""
+    """Files of outputs, with their addresses in the bucket and on this disk, for a process that fetches them itself."""
 
     url: str
     root: Path
@@ -54,10 +54,10 @@ class _File(NamedTuple):
 
 
 class Stager(contextlib.AbstractContextManager["Stager"]):
-    """Fetches files in the background, in the order in which they are read. Threads may share one.
+    """Downloads files in the background, in the order in which they will be read. Several threads may share one Stager.
 
     Args:
-        cancelled: called now and then while a reader waits; True ends the wait with the error Cancelled.
+        cancelled: called now and then while a reader waits; if it returns True, the wait ends with the error Cancelled.
     """
 
     def __init__(self, remote: RemoteFiles, *, gets: int = GETS, cancelled: Callable[[], bool] = lambda: False):
@@ -79,7 +79,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
         self._threads: list[threading.Thread] = []
         self._paused = self._closed = False
         self.error: Exception | None = None
-        """The error of the last `ensure` that failed; code between it and the caller may raise another."""
+        """The error of the last `ensure` that failed, kept since code between `ensure` and the caller may raise another."""
         self.fetched, self.fetched_bytes, self.waited = 0, 0, 0.0
         """The numbers of files and bytes that were downloaded, and the seconds that readers waited."""
 
@@ -89,7 +89,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
     # --- for readers
 
     def ahead(self, paths: Iterable[str]) -> None:
-        """Fetch files in the background in this order, in place of the last one. Files not in `remote` are skipped."""
+        """Fetch files in the background in this order, instead of an earlier order. Files that `remote` lacks are skipped."""
         with self._changed:
             self._queue = collections.deque(path for path in paths if path in self._files)
             self._paused = False
@@ -97,10 +97,10 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
             self._changed.notify_all()
 
     def ensure(self, path: str) -> str:
-        """Wait until the file is complete on this disk, and return `path`; returns at once for a file not in `remote`.
+        """Wait until the file is complete on this disk, and return `path`. For a file that `remote` lacks, return at once.
 
         Raises:
-            StoreError: the bucket does not give the object, or gives other bytes.
+            StoreError: the object cannot be downloaded, or its bytes are not those of the manifest.
             Cancelled: `cancelled` returned True.
         """
         if path not in self._files:
@@ -190,7 +190,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
         return None
 
     def _fetch(self, path: str) -> int:
-        """Fetch a file unless it is intact on this disk; return the number of downloaded bytes."""
+        """Download a file unless it is intact on this disk. Returns the number of downloaded bytes."""
         key, size, crc32c = self._files[path]
         if intact(Path(path), size, crc32c):
             return 0
@@ -207,10 +207,10 @@ def intact(path: Path, size: int, crc32c: str) -> bool:
 
 
 def get(bucket: Bucket, root: Path, key: str, path: Path, size: int, crc32c: str) -> None:
-    """Download an object into the working copy: to a temporary name, checked, then renamed.
+    """Download an object into the working copy under a temporary name, check it, and rename it to `path`.
 
     Raises:
-        StoreError: it is gone or damaged, the bucket does not answer, or the disk is full.
+        StoreError: the object is gone or damaged, the bucket does not answer, or the disk is full.
     """
     temporary = root / "stages" / ".staging" / temporary_name(f"get-{path.name}")
     with writing(root):

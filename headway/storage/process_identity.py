@@ -4,8 +4,8 @@
     name = temporary_name("ingest-3f2a")      # "ingest-3f2a@laptop@4711.88213.6f1d0c2e@9c01d2ee"
     is_abandoned(folder / name)               # False while this process lives
 
-A pid alone is not enough: pids are used again, a killed child stays as a zombie until it is waited for, and containers
-and machines that share a host's name do not share its pids.
+A pid alone is not enough. Pids are used again. A killed child stays as a zombie until its parent waits for it. Containers and
+machines may share a host's name, but they do not share its pids.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 _FOREIGN_SECONDS = 24 * 3600
 """The seconds without a change after which a folder of another host counts as abandoned."""
 _FIRST_NAMESPACE = "pid:[4026531836]"
-"""Linux's name for the process ids of the machine itself, outside of any container."""
+"""Linux's name for the pid namespace of the machine itself, outside of any container."""
 
 
 @functools.cache
@@ -35,14 +35,14 @@ def _namespace() -> str:
 
 
 def host_name() -> str:
-    """Returns the host's name, with the pid namespace of a container: pids are valid within it."""
+    """Returns the host's name; in a container, followed by its pid namespace, since pids are valid within one namespace."""
     return socket.gethostname() + _namespace()
 
 
 @functools.cache
 def boot_id() -> str:
-    """Returns the kernel's name for this run of the machine, which tells two machines with one host name apart; "" when
-    there is none."""
+    """Returns the kernel's random id of this boot of the machine; "" when there is none. It tells two machines with the same
+    host name apart."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -50,12 +50,12 @@ def boot_id() -> str:
 
 
 def is_on_this_host(owner: Mapping[str, Any]) -> bool:
-    """Returns whether a lock's holder, {"host", "boot", ...}, runs on this host (and container) since its last boot."""
+    """Returns whether a lock's holder, a dict with "host" and "boot", belongs to this host (and container) and this boot."""
     return owner.get("host") == host_name() and owner.get("boot") == boot_id()
 
 
 def start_time(pid: int) -> str:
-    """Returns the start time of a process of this host in the kernel's clock ticks; "" when it is dead or unknown.
+    """Returns the start time of a process on this host, in the kernel's clock ticks as text; "" when it is dead or unknown.
 
     Pid and start time together identify a process: the kernel may give the pid to another one later.
     """
@@ -64,7 +64,7 @@ def start_time(pid: int) -> str:
 
 
 def _state(pid: int) -> tuple[str, str]:
-    """Returns the state letter and the start time of a process, both "" where there is no /proc."""
+    """Returns the state letter and the start time of a process; both are "" without such a process, or without /proc."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -75,7 +75,7 @@ def _state(pid: int) -> tuple[str, str]:
 
 
 def is_alive(pid: int, began: str = "") -> bool:
-    """Returns whether the process of this host with this pid is alive; with `began`, only if that is its start time."""
+    """Returns whether a process with this pid is alive on this host. With `began`, its start time must be `began`, too."""
     if pid <= 0:
         return False
     try:
@@ -95,7 +95,7 @@ def process_name(pid: int) -> str:
 
 
 def is_alive_by_name(name: str) -> bool | None:
-    """Returns whether the process with this `process_name` is alive; None when it is of another host or boot."""
+    """Returns whether the process with this `process_name` is alive; None (unknown) if its host or boot is another one."""
     where, _, process = name.rpartition("@")
     pid, began, booted = [*process.split("."), "", ""][:3]
     if where != host_name() or booted not in ("", boot_id()[:8]):
@@ -104,13 +104,13 @@ def is_alive_by_name(name: str) -> bool | None:
 
 
 def temporary_name(label: str) -> str:
-    """Returns a new name for a temporary file or folder, which tells that this process writes it."""
+    """Returns a new unique name for a temporary file or folder: `label`, then the name of this process, its writer."""
     return f"{label}@{process_name(os.getpid())}@{uuid.uuid4().hex[:8]}"
 
 
 def is_abandoned(path: Path) -> bool:
-    """Returns whether the writer of a folder named by `temporary_name` is dead; for another host's writer, whether the
-    folder has not changed for a day."""
+    """Returns whether a folder named by `temporary_name` has lost its writer, since that process is dead. If the process
+    belongs to another host or boot, returns whether the folder has not changed for a day."""
     parts = path.name.split("@")
     if len(parts) == 4 and (known := is_alive_by_name("@".join(parts[1:3]))) is not None:
         return not known

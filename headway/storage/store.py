@@ -1,4 +1,4 @@
-"""The store: outputs of stages, runs, checkpoints, the registry; in a folder or in a bucket.
+"""The store of a pipeline: outputs of stages, run records, checkpoints and model versions, in a folder or in a bucket.
 
     store = open_store("store")                     # or s3://team/headway, gs://team/headway
     if (manifest := store.find("ingest", fingerprint)) is None:
@@ -7,13 +7,13 @@
             manifest = staging.commit(result={...})
     store.local(store.output("ingest", fingerprint))    # its files, on this machine's disk
 
-An output is written aside, under stages/.staging/, and becomes visible as stages/<stage>/<fingerprint>/ at once. What has no
-valid manifest does not exist. On a disk that is a rename. A bucket has none: the files are put under a name of their own,
-stages/<stage>/<fingerprint>/<attempt>/, and the put of manifest.json, which names the attempt, is the commit. So no object of
-a committed output is ever written again, and two machines that commit the same output cannot mix their files. Of a store in
-a bucket, `root` is a working copy, which may be deleted at any time between runs.
+An output is written to a temporary folder under stages/.staging/. The commit makes it visible as stages/<stage>/<fingerprint>/,
+all files at once. An output without a valid manifest counts as absent. On a disk, the commit is a rename. A bucket has no
+rename: the files are uploaded to a new folder, stages/<stage>/<fingerprint>/<attempt>/. The commit is the put of manifest.json,
+which names the attempt. So no object of a committed output is ever written again, and two machines that commit the same output
+cannot mix their files. For a store in a bucket, `root` is a working copy on this machine, which may be deleted between runs.
 
-What differs between the two stands in `headway.storage.objects` and `headway.storage.bucket`.
+The code that differs between disk and bucket is in `headway.storage.objects` and `headway.storage.bucket`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from headway.storage import manifest as manifests
 from headway.storage.atomic_io import remove, writing
 from headway.storage.bucket import LAST, ORPHAN_SECONDS, Bucket, new_attempt
 from headway.storage.filesystem import is_remote
-from headway.storage.fingerprint import Key, shared
+from headway.storage.fingerprint import Key, equal_leaves
 from headway.storage.locks import Lock
 from headway.storage.manifest import Counts, FileEntry, Manifest
 from headway.storage.objects import Folder, ObjectInfo, in_parallel
@@ -41,14 +41,14 @@ from headway.storage.prefetch import RemoteFiles, RemoteFolder, get, intact
 from headway.storage.process_identity import is_abandoned, temporary_name
 
 RANGES = ".ranges"
-"""The name of the folder for the finished ranges of an output that is being written."""
+"""The subfolder of an unfinished output that holds its finished ranges, the parts of the input files that are done."""
 
 
 def open_store(where: str | Path, cache: Path | None = None) -> Store:
-    """Open the store at a folder or at s3://bucket/path, gs://bucket/path.
+    """Open the store at `where`: a folder, s3://bucket/path or gs://bucket/path. Raises ConfigError for another scheme.
 
     Args:
-        cache: the folder of the working copy; by default one below ~/.cache/headway.
+        cache: for a store in a bucket, the folder of its working copy; by default one below ~/.cache/headway.
     """
     text = str(where)
     if "://" not in text:
@@ -59,25 +59,25 @@ def open_store(where: str | Path, cache: Path | None = None) -> Store:
 
 
 def default_cache(url: str) -> Path:
-    """Returns the default working copy: ~/.cache/headway/<scheme>/<bucket>/<path>, with XDG_CACHE_HOME for ~/.cache."""
+    """Returns the default folder of a bucket's working copy: headway/<scheme>/<bucket>/<path> in XDG_CACHE_HOME or ~/.cache."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "headway" / url.rstrip("/").replace("://", "/")
 
 
 class Store:
-    """A store with the folders stages/, runs/, checkpoints/, models/, serving/, locks/, summaries/; every path lies
-    below `root`.
+    """A store with the folders stages/, runs/, checkpoints/, models/, serving/, locks/ and summaries/. Its paths lie below
+    `root`, also those of a store in a bucket.
 
     Args:
         root: the store's folder; for a store in a bucket, its working copy on this machine.
-        bucket: the bucket that the store is in; None: it is in the folder `root`.
+        bucket: the bucket that holds the store; None: the folder `root` is the store.
     """
 
     def __init__(self, root: Path, bucket: Bucket | None = None):
         self.root = root
         self.objects: Folder | Bucket = bucket or Folder(root)
         self.name = self.objects.url
-        """The store's name in messages: its folder or address."""
+        """The store's name in messages: its folder, or its address in the bucket."""
         self.stages, self.runs_folder = root / "stages", root / "runs"
         self.checkpoints, self.locks, self.summaries = root / "checkpoints", root / "locks", root / "summaries"
         self.staging = self.stages / ".staging"
@@ -88,7 +88,7 @@ class Store:
         return path.relative_to(self.root).as_posix()
 
     def create(self) -> None:
-        """Check the bucket, and make the store's folders, readable by owner and group alone if they are new.
+        """Check the bucket, and make the missing folders of the store. Only owner and group can read the new folders.
 
         Raises:
             StoreError: the disk is full, a permission is missing, or a file has the name of a folder.
@@ -107,10 +107,10 @@ class Store:
                     raise StoreError("this folder cannot be made", where=str(folder), fix=fix) from None
 
     def output(self, stage: str, fingerprint: str) -> Path:
-        """Returns the folder of an output, whether or not it has been made.
+        """Returns the folder of an output, whether or not the folder exists.
 
         Raises:
-            StoreError: a name, from a record that was changed by hand, leads out of the store.
+            StoreError: `stage` or `fingerprint` would lead out of the store, as in a record that was changed by hand.
         """
         for name in (stage, fingerprint):
             if "/" in name or not manifests.is_inside(name):
@@ -118,17 +118,17 @@ class Store:
         return self.stages / stage / fingerprint
 
     def find(self, stage: str, fingerprint: str) -> Manifest | None:
-        """Returns the manifest of an output whose files all have their sizes; None when the output must be made."""
+        """Returns the manifest of an output if all its files have the right sizes; None when the output must be made (again)."""
         return self._judge(self.output(stage, fingerprint), stage, fingerprint)[0]
 
     def check(self, stage: str, fingerprint: str) -> str | None:
-        """Returns the reason why an existing output cannot be used; None when it can, or does not exist."""
+        """Returns the reason why an existing output cannot be used; None when the output is usable, or does not exist."""
         return self._judge(self.output(stage, fingerprint), stage, fingerprint)[1]
 
     def _judge(self, folder: Path, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
-        """Returns (manifest, None) for a valid output, (None, reason) for a damaged one, (None, None) if there is none.
-        In a bucket, damage counts only if a new listing shows it too, since another machine may just have uploaded the
-        files."""
+        """Returns (manifest, None) for a valid output, (None, reason) for a damaged output, (None, None) for no output.
+        In a bucket, damage counts only if a new listing still shows it: another machine may just have uploaded the
+        missing files."""
         judged, placed = self._look(folder, stage, fingerprint), self._placed(folder)
         while judged[1] is not None and self.objects.remote:
             before = placed
@@ -148,10 +148,10 @@ class Store:
         return (None, problem) if problem else (manifest, None)
 
     def _placed(self, folder: Path) -> tuple[Manifest, str] | None:
-        """Returns the manifest of an output or a version, and the key of its files (in a bucket, of its attempt); None
-        when there is no valid one.
+        """Returns the manifest of an output or a model version, and the key of the folder with its files; None when there is
+        no valid manifest. In a bucket, that folder is the upload attempt that the manifest names.
 
-        It is cached until its object changes: a plan over a year of days asks for each a hundred times.
+        The manifest is cached until its object changes, since a plan over a year of days asks for each a hundred times.
         """
         base = self._key(folder)
         key = f"{base}/{manifests.NAME}"
@@ -168,22 +168,22 @@ class Store:
         return cached[1]
 
     def exists(self) -> bool:
-        """Returns whether the store exists: its folder stages/ does, or in a bucket an output."""
+        """Returns whether the store exists: on a disk, the folder stages/; in a bucket, any object below stages/."""
         return bool(self.children(self.stages)) if self.objects.remote else self.stages.is_dir()
 
     def local(self, folder: Path) -> Path:
-        """Returns the folder of an output or a version, with its files on this machine's disk.
+        """Fetch the missing files of `folder`, an output or a model version, to this machine's disk; returns `folder`.
 
         Raises:
-            StoreError: a file is gone or damaged, or cannot be fetched.
+            StoreError: a file is gone or damaged, or cannot be fetched from the bucket.
         """
         if self._copy is not None:
             self._copy.fetch({folder: None})
         return folder
 
     def url(self, path: Path) -> str | None:
-        """Returns the address at which other machines find a file or a folder of an output or a version; None when the
-        store is a folder."""
+        """Returns the address in the bucket of an output or a model version, or of a file or folder in it; None when the
+        store is a folder on a disk."""
         if not self.objects.remote:
             return None
         folder = self.root.joinpath(*path.relative_to(self.root).parts[:3])
@@ -191,18 +191,18 @@ class Store:
         return self.objects.name(self._files(folder) + inside)
 
     def shown(self, path: Path) -> str:
-        """Returns a file's or a folder's name for people: its address in the bucket, or its path on the disk."""
+        """Returns the name by which people know a file or a folder: its address in the bucket, or its path on the disk."""
         return self.url(path) or str(path)
 
     def localize(self, paths: Iterable[Path], *, later: bool = False) -> RemoteFiles | None:
-        """Fetch files of outputs and versions to this machine's disk.
+        """Fetch files of outputs and model versions to this machine's disk.
 
         Args:
-            paths: of files or folders; paths outside the store are ignored.
-            later: do not fetch the files of ingested spans, since their reader fetches them as it goes.
+            paths: the files or folders to fetch; paths outside the store are ignored.
+            later: skip the files of ingested spans (such as a month of rows), because their reader fetches them itself.
 
         Returns:
-            The files that are left to the reader, for `headway.storage.prefetch.Stager`; None when all are on the disk.
+            The skipped files, which the reader fetches with `headway.storage.prefetch.Stager`; None when none was skipped.
 
         Raises:
             StoreError: a file is gone or damaged.
@@ -210,37 +210,37 @@ class Store:
         return None if self._copy is None else self._copy.localize(paths, later=later)
 
     def prefetch(self, stage: str, fingerprints: Sequence[str]) -> None:
-        """Read and cache the manifests of outputs in parallel; does nothing for a store in a folder."""
+        """Read and cache the manifests of a stage's outputs in parallel; does nothing for a store in a folder."""
         if self.objects.remote and fingerprints:
             self.objects.seen(f"stages/{stage}/")  # once, not in every thread
             in_parallel(lambda name: self._placed(self.output(stage, name)), fingerprints)
 
     def refresh(self) -> None:
-        """Drop the cached listings of a bucket, since another process may have written to it."""
+        """Drop the cached listings of the bucket, because another process may have written to the bucket."""
         self.objects.refresh()
 
     def children(self, folder: Path) -> list[str]:
-        """Returns the names in a folder, sorted; none when there is no such folder."""
+        """Returns the names right below a folder, sorted; an empty list when there is no such folder."""
         return self.objects.children("" if folder == self.root else self._key(folder))
 
     def manifest(self, folder: Path) -> Manifest | None:
-        """Returns the manifest of an output or a version, without a check of its files; None if it has no valid one."""
+        """Returns the manifest of an output or a model version, without a check of the files; None if no manifest is valid."""
         placed = self._placed(folder)
         return placed[0] if placed else None
 
     def _files(self, folder: Path) -> str:
-        """Returns the key below which a folder's files lie: its own, or its manifest's attempt if that names one."""
+        """Returns the key below which the files of `folder` lie: its own, or in a bucket that of the upload attempt."""
         placed = self._placed(folder)
         return placed[1] if placed else self._key(folder)
 
     def sizes_problem(self, folder: Path, manifest: Manifest) -> str | None:
-        """Returns the problem of the first file of an output or a version that is missing or has the wrong size; None
-        when all are right."""
+        """Returns the problem of the first file that is missing or has the wrong size, in an output or a model version;
+        None when all sizes are right."""
         base = self._files(folder)
         return manifests.sizes_problem(manifest, lambda name: self.objects.size_or_reason(f"{base}/{name}"))
 
     def checksum_problems(self, folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
-        """Returns (file, problem) for each file that differs from its manifest; reads every byte."""
+        """Returns the name and the problem of each file that differs from its manifest entry. Reads every byte."""
         base = self._files(folder)
         states = self.objects.checksums([f"{base}/{entry.path}" for entry in manifest.files])
         return manifests.checksum_problems(manifest, states)
@@ -268,10 +268,10 @@ class Store:
         return self.objects.is_published(self._key(target))
 
     def read(self, path: Path) -> bytes:
-        """Read a small file that may change at any time.
+        """Returns the bytes of a small file, never from a cache, since it may change at any time.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: there is no such file.
         """
         data = self.objects.read(self._key(path))
         if data is None:
@@ -279,36 +279,36 @@ class Store:
         return data
 
     def replace(self, path: Path, text: str) -> None:
-        """Write a small file atomically: readers see the old text or the new."""
+        """Write a small file atomically: readers see the old text or the new text, never a part."""
         self.objects.write(self._key(path), text.encode())
         self.refresh()
 
     def size(self, path: Path) -> int:
-        """Returns the number of bytes that discarding a file or a folder frees."""
+        """Returns the number of bytes that removing a file or a folder would free."""
         return self.objects.freed(self._key(path))
 
     def changed(self, folder: Path) -> float:
-        """Returns the time of the last write in a folder, in seconds since 1970; the present time when it is
+        """Returns the time of the last write in a folder, in seconds since 1970; the present time when the folder is
         gone."""
         return self.objects.changed(self._key(folder))
 
     def discard(self, path: Path) -> None:
-        """Remove a file or a folder; an interrupted removal leaves nothing that looks like a damaged output."""
+        """Remove a file or a folder, also in the bucket. If interrupted, it leaves nothing that looks like a damaged output."""
         self.objects.remove(self._key(path))
         if self.objects.remote:
             remove(path)
 
     def clock(self) -> float:
-        """Returns the present time in seconds since 1970 by the disk's or bucket's clock, one for all machines."""
+        """Returns the present time in seconds since 1970 by the clock of the disk or the bucket, which all machines share."""
         return self.objects.time()
 
     def lock(self, name: str, facts: dict[str, Any] | None = None, *, once: bool = False) -> Lock:
-        """Returns the lock of this name, not yet taken."""
+        """Returns the lock `name`, not yet taken. `facts` describe its holder; `once`: nobody else ever takes this name."""
         return Lock(self.objects, f"locks/{name}.json", facts=facts, once=once, on_taken=self.refresh)
 
     @contextlib.contextmanager
     def checkpointing(self, fingerprint: str) -> Iterator[None]:
-        """Fetch a training's newest checkpoint from a bucket, and upload new ones in the block; on a disk, nothing."""
+        """Download a training's newest checkpoint before the block, and upload new ones during it. Does nothing on a disk."""
         if self._copy is None:
             yield
         else:
@@ -317,13 +317,13 @@ class Store:
 
     @contextlib.contextmanager
     def open(self, stage: str, fingerprint: str, key: Key, *, resumes: bool = False) -> Iterator[Staging]:
-        """Open a temporary folder for an output. The caller writes to it and calls `commit`; else it is deleted.
+        """Yields a temporary folder for a new output. The caller writes files there and calls `commit`; else it is deleted.
 
         Args:
-            resumes: take over the folder of a dead process that was writing the same output.
+            resumes: take over the folder of a dead process that was writing the same output, with its files.
 
         Raises:
-            StoreError: the disk is full, or may not be written.
+            StoreError: the disk is full, or this user may not write to it.
         """
         path = self.staging / temporary_name(f"{stage}-{fingerprint}")
         with writing(self.root):
@@ -337,13 +337,13 @@ class Store:
                 yield staging
             finally:
                 remove(path)
-                staging.leave()
+                staging.delete_uncommitted()
 
     def _commit(self, staging: Staging, manifest: Manifest, attempt: str | None) -> None:
-        """Publish what was written as the manifest's output, unless another process has published it meanwhile.
+        """Publish the written files as the output that `manifest` describes, unless another process has just published it.
 
         Args:
-            attempt: the attempt in the bucket that holds the files already; None: they are in the staging folder.
+            attempt: the upload attempt (a folder in the bucket) with the files; None: they are in the staging folder.
         """
         stage, fingerprint = manifest.stage, manifest.fingerprint
         target = self.output(stage, fingerprint)
@@ -358,31 +358,31 @@ class Store:
             self._publish(staging.path, target, good)
 
     def manifests(self, stage: str) -> list[Manifest]:
-        """Returns every valid manifest of a stage, newest first."""
+        """Returns the valid manifests of all outputs of a stage, newest first."""
         folder, names = self.stages / stage, self.children(self.stages / stage)
         self.prefetch(stage, names)
         manifests_there = [m for name in names if (m := self.manifest(folder / name)) is not None]
         return sorted(manifests_there, key=lambda m: m.created, reverse=True)
 
     def nearest(self, stage: str, key: Key, *, but: Collection[str] = ()) -> Manifest | None:
-        """Returns the stage's manifest whose key has most in common with `key`, the newest of equals; None if none.
+        """Returns the manifest of the stage's output whose key is most similar to `key`, the newest of equals; None: no output.
 
         Args:
-            but: names in a key. An output whose key has one of them is skipped, unless `key` has it too.
+            but: names of key entries. An output whose key has such an entry is skipped, unless `key` has that entry too.
         """
         other = set(but) - key.keys()
         manifests = [manifest for manifest in self.manifests(stage) if not other & manifest.key.keys()]
-        return max(manifests, key=lambda m: shared(m.key, key), default=None)
+        return max(manifests, key=lambda m: equal_leaves(m.key, key), default=None)
 
     def all_outputs(self) -> Iterator[tuple[str, Path]]:
-        """Yields the stage and the folder of every output."""
+        """Yields the stage's name and the folder of every output."""
         for stage in self.children(self.stages):
             if not stage.startswith("."):
                 for name in self.children(self.stages / stage):
                     yield stage, self.stages / stage / name
 
     def verify(self) -> Iterator[tuple[Path, str]]:
-        """Yields (file, problem) for every damaged output and run; reads every byte.
+        """Yields the file and the problem for each damage to an output or a run record. Reads every byte.
 
         `Registry.verify` does the same for a model's versions and pointers.
         """
@@ -393,7 +393,7 @@ class Store:
                 yield path, "is not a run's JSON"
 
     def output_problems(self, stage: str, folder: Path) -> Iterator[tuple[Path, str]]:
-        """Yields (file, problem) for each damaged file of one output; reads every byte of it."""
+        """Yields the path and the problem of each damaged file of one output. Reads every byte of the output."""
         manifest = self.manifest(folder)
         if manifest is None:
             yield folder / manifests.NAME, "is gone or damaged"
@@ -404,7 +404,7 @@ class Store:
             yield folder / name, problem
 
     def sweep(self) -> list[Path]:
-        """Remove temporary folders of dead processes, and old attempts that no manifest names; return their paths."""
+        """Delete temporary folders of dead processes, and old upload attempts that no manifest names. Returns their paths."""
         asides = list(self.staging.iterdir()) if self.staging.is_dir() else []
         # the registry writes beside its target, since serving/ may be a disk of its own
         for pattern in ("models/*", "serving/*", "runs", "locks"):
@@ -422,7 +422,7 @@ class Store:
         return swept
 
     def runs(self) -> Iterator[dict[str, Any]]:
-        """Yields the records of all runs, newest first, except damaged ones; on a disk, reads one at a time."""
+        """Yields the record of each run, newest first. Damaged records are skipped. On a disk, it reads one record at a time."""
         files = self._run_files()[::-1]
         return (run for run in (in_parallel if self.objects.remote else map)(self._run, files) if run is not None)
 
@@ -440,8 +440,8 @@ class Store:
 
 
 def _resumable(path: Path) -> bool:
-    """Returns whether the folder of a dead process has finished parts, which the next run of the same step takes over
-    within a day."""
+    """Returns whether a dead process's temporary folder has finished ranges that are less than a day old. The next run of the
+    same step takes such a folder over."""
     try:
         return time.time() - (path / RANGES).stat().st_mtime < ORPHAN_SECONDS
     except OSError:
@@ -449,7 +449,7 @@ def _resumable(path: Path) -> bool:
 
 
 class Staging:
-    """An output being written."""
+    """An output that is being written, in a temporary folder, until `commit` makes it visible."""
 
     def __init__(self, store: Store, stage: str, fingerprint: str, key: Key, path: Path):
         self._store, self._stage, self._fingerprint, self._key = store, stage, fingerprint, key
@@ -457,8 +457,8 @@ class Staging:
         self._attempt: str | None = None
 
     @property
-    def place(self) -> str | None:
-        """The new folder in the bucket to which workers on any machine upload; None: the store is on a disk."""
+    def upload_folder(self) -> str | None:
+        """The address of a new folder in the bucket, to which workers on any machine upload files; None for a store on a disk."""
         if isinstance(self._store.objects, Bucket):
             self._attempt = self._attempt or new_attempt()
             return self._store.objects.name(self._folder)
@@ -468,8 +468,8 @@ class Staging:
     def _folder(self) -> str:
         return f"stages/{self._stage}/{self._fingerprint}/{self._attempt}"
 
-    def leave(self) -> None:
-        """Delete what was uploaded to `place` and not committed. Errors are ignored: a later sweep deletes the rest."""
+    def delete_uncommitted(self) -> None:
+        """Delete the uncommitted files in `upload_folder`. Errors are ignored: a later `Store.sweep` deletes the rest."""
         if self._attempt is not None and isinstance(self._store.objects, Bucket):
             with contextlib.suppress(StoreError):
                 self._store.objects.delete_folder(self._folder)
@@ -482,13 +482,13 @@ class Staging:
         seconds: float = 0.0,
         files: Sequence[Mapping[str, Any]] | None = None,
     ) -> Manifest:
-        """Write the manifest, and make the output visible, at once and whole.
+        """Write the manifest, and make the output visible with all its files at once.
 
         Args:
-            files: the manifest entries of the files in `place` if it was read, else in `path`; None: list `path`.
+            files: the manifest entries of the files, in `upload_folder` if that was used, else in `path`; None: all in `path`.
 
         Returns:
-            The manifest as it stands in the store: JSON, as every later reader gets it.
+            The manifest as read back from the store, so that `result` has passed through JSON as for every later reader.
         """
         entries = manifests.entries(self.path) if files is None else [FileEntry(**entry) for entry in files]
         manifest = Manifest(
@@ -530,7 +530,7 @@ class WorkingCopy:
         return path.relative_to(self.root).as_posix()
 
     def localize(self, paths: Iterable[Path], *, later: bool) -> RemoteFiles | None:
-        """Implement `Store.localize`."""
+        """Fetch files to this disk, and return those that their reader fetches itself. Implements `Store.localize`."""
         files_of: dict[Path, set[str] | None] = {}
         for path in paths:
             parts = path.relative_to(self.root).parts if path.is_relative_to(self.root) else ()
@@ -553,8 +553,8 @@ class WorkingCopy:
         return RemoteFiles(url=self.bucket.url, root=self.root, folders=tuple(folders))
 
     def _entries(self, folder: Path, paths: set[str] | None) -> tuple[str, list[FileEntry], Manifest]:
-        """Returns the key of an output's or a version's files, the entries of the files at or below `paths` (None: all
-        files), and the manifest."""
+        """Returns, for an output or a model version, the key of the folder with its files, the manifest entries of the files
+        at or below `paths` (None: of all files), and the whole manifest. Raises StoreError if there is no manifest."""
         placed = self._placed(folder)
         if placed is None:
             where = self.bucket.name(self._key(folder))
@@ -564,7 +564,7 @@ class WorkingCopy:
         return key, entries, manifest
 
     def fetch(self, files_of: Mapping[Path, set[str] | None]) -> None:
-        """Download the missing files of {folder: paths in it, None for all}; check each, then rename it into place."""
+        """Download missing files, and check each. `files_of` holds for each folder the paths in it, or None for all files."""
         missing: list[tuple[str, Path, int, str]] = []
         whole: dict[Path, Manifest] = {}
         for folder, paths in files_of.items():
@@ -596,7 +596,7 @@ class WorkingCopy:
 
     @contextlib.contextmanager
     def checkpointing(self, folder: Path) -> Iterator[None]:
-        """Implement `Store.checkpointing` for the folder of one training's checkpoints."""
+        """Do the work of `Store.checkpointing` for `folder`, which holds the checkpoints of one training."""
         self._get_newest(folder)
         stop = threading.Event()
 
@@ -627,7 +627,7 @@ class WorkingCopy:
                     self.bucket.publish_plain(step, self._key(step))
 
     def _get_newest(self, folder: Path) -> None:
-        """Download the newest complete checkpoint unless it is on the disk; the training checks its crc32c itself."""
+        """Download the newest complete checkpoint unless the disk has it. Its crc32c is left to the training to check."""
         key = self._key(folder)
         listing = self.bucket.listing(key)
         whole = [name.split("/")[-2] for name in listing if name.endswith("/" + LAST[1])]

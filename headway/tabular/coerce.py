@@ -5,8 +5,7 @@
     coerced.fitting_rows        # their rows in `batch`; None: all of them
     coerced.rejected            # quarantine table, rows counted within `batch`
 
-Nothing is done row by row unless a row is bad: a cast either holds for the whole column, or the column is cast again
-value by value through masks.
+A column is cast as a whole. Only if this fails is it cast again value by value, with masks for the values that do not fit.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,9 +20,9 @@ from numpy.typing import NDArray
 from headway.errors import DataError
 from headway.schema.calendar_days import PER_DAY, UNITS, Temporal
 from headway.schema.columns import Column, column_yaml, suggest
-from headway.schema.date_forms import in_unit, iso_times
+from headway.schema.date_forms import convert_unit, iso_times
 from headway.schema.parse_rules import Parse, parsed
-from headway.tabular.list_arrays import decoded, flatten, is_list, is_text, join, plain, slots, split_text, value_type
+from headway.tabular.list_arrays import decoded, flatten, is_list, is_text, join, np_view, plain, split_text, value_type
 from headway.tabular.quarantine import SCHEMA, rejected
 
 # Whatever Arrow's CSV reader takes for a number is one here too: a value's fate must not hang on its neighbours, for
@@ -44,7 +43,7 @@ _NOUN = {"abbreviated": "a number such as 1.2M", "duration": "a duration such as
 _ROUNDED = "is a key, and float32, its type in the schema, rounds it: say 'type: int' or 'type: string' for the column"
 _Mask = NDArray[np.bool_] | None
 _Fault = tuple[_Mask, str]
-"""A mask of the values that do not fit, and the reason."""
+"""A mask of the values that do not fit (None: all fit), and the reason."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column], keys: Collection[st
     """Returns the rows of `batch` that fit, with `columns` in their stored types, and a table of the rows that do not.
 
     Args:
-        keys: columns whose values are compared as keys: a number beyond 2^24 that float32 would round does not fit.
+        keys: the names of key columns. In a float32 one, a number beyond 2^24 that float32 would round does not fit.
 
     Raises:
         DataError: a column is missing, or its raw type can never become the stored one (a list as a number).
@@ -95,7 +94,7 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column], keys: Collection[st
 
 
 def _without_words(raw: pa.Array, words: Sequence[str]) -> pa.Array:
-    """Returns text with nulls for the words that mean a missing value; any other array as it is."""
+    """Returns text with a null for each of the `words`, which mean a missing value. Any other array is returned as it is."""
     if not words or not is_text(value_type(raw.type)):
         return raw
     texts = raw.dictionary if pa.types.is_dictionary(raw.type) else raw
@@ -109,7 +108,7 @@ def _without_words(raw: pa.Array, words: Sequence[str]) -> pa.Array:
 
 
 def _rounded(raw: pa.Array, array: pa.Array, column: Column) -> _Mask:
-    """Returns a mask of the numbers that float32 changes, beyond 2^24: up to there it holds every integer."""
+    """Returns a mask of the numbers beyond 2^24 that float32 changes. Up to 2^24, float32 holds every integer."""
     doubles = converted(raw, column.in_float64)
     changed = pc.and_(pc.greater(pc.abs(doubles), 2.0**24), pc.not_equal(doubles, array.cast(_DOUBLE)))
     return pc.fill_null(changed, False).to_numpy(zero_copy_only=False)
@@ -125,14 +124,14 @@ def _values(raw: pa.Array) -> list[Any]:
 
 
 def _is_stored(raw: pa.Array, column: Column) -> bool:
-    """Returns whether a column of numbers already has its stored form."""
+    """Returns whether a raw column of numbers already has its stored type, and no null that it may not have."""
     if column.shape or column.parse is not None or _STORED.get(column.type) != raw.type.id:
         return False
     return column.nullable or not raw.null_count
 
 
 def coerced_with_mask(raw: pa.Array, column: Column) -> tuple[pa.Array, _Mask]:
-    """Returns the stored array of one column, and a mask of the values that do not fit, whose contents are undefined.
+    """Returns the stored array of one column, and a mask of the values that do not fit. In the array these are undefined.
 
     The mask is None where all values fit. If the raw type can never be stored in the column's type, no value fits.
     """
@@ -144,8 +143,8 @@ def coerced_with_mask(raw: pa.Array, column: Column) -> tuple[pa.Array, _Mask]:
 
 
 def raw_type(column: Column) -> pa.DataType:
-    """Returns the type that a reader should aim for: a dictionary for text that repeats, and doubles for numbers, since
-    a float32 reader turns 1e99 into infinity where coercion would quarantine it. For a list, by its elements."""
+    """Returns the type in which a reader should read a column: a dictionary for text that repeats, and doubles for numbers
+    (float32 would turn 1e99 into infinity, and coercion could not reject it). For a list: a list of this type."""
     if column.separator is not None or column.parse is not None:
         return pa.binary()
     if column.shape:
@@ -162,7 +161,7 @@ def raw_types(columns: Sequence[Column]) -> dict[str, pa.DataType]:
 
 
 def converted(raw: pa.Array, column: Column) -> pa.Array:
-    """Returns the stored array of one column, null where a value does not fit; DataError if its type never fits."""
+    """Returns the stored array of one column, null where a value does not fit. DataError if the raw type can never be stored."""
     return (_coerce_list(raw, column) if column.shape else _coerce_one(raw, column))[0]
 
 
@@ -175,7 +174,7 @@ def _find(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def _one_per_row(table: pa.Table) -> pa.Table:
-    """Returns the rejected rows with one entry each: of several bad values the first."""
+    """Returns the rejected rows with one entry each. If a row has several bad values, the first one stays."""
     rows = table.column("row").to_numpy()
     _, first = np.unique(rows, return_index=True)
     return table.take(pa.array(first))
@@ -199,9 +198,9 @@ def _coerce_one(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]:
 
 
 def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]:
-    """Coerce a list or vector: each element as a scalar, and a row does not fit if any element does not.
+    """Coerce a list or vector column, element by element. A row does not fit if one of its elements does not.
 
-    A null within a list stays in it, to be counted by the statistics; a vector may not have one.
+    A null within a list stays, and the statistics count it. A vector with a null does not fit.
     """
     if pa.types.is_null(raw.type):
         return pa.nulls(len(raw), column.arrow), []
@@ -240,7 +239,7 @@ def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]
 
 
 def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
-    """Returns the stored array, a mask of the values that do not fit (null in the array), and the reason."""
+    """Returns the stored array, a mask of the values that do not fit (null in the array; None: all fit), and the reason."""
     if column.parse is not None and is_text(value_type(raw.type)):
         return _parsed(raw, column, column.parse)
     if column.type == "bytes":
@@ -255,7 +254,7 @@ def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
 
 
 def _parsed(raw: pa.Array, column: Column, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
-    """Returns the parsed values, a mask of those that do not parse (None: all do), and the reason for messages."""
+    """Returns the values parsed by `rule`, a mask of those that do not parse (None: all do), and the reason for messages."""
     raw = raw if pa.types.is_dictionary(raw.type) else raw.dictionary_encode()
     values, wrong = parsed(_valid(raw.dictionary), rule)
     if rule.temporal is None:
@@ -345,7 +344,7 @@ def _from_text(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool
 
 
 def _time_from_text(raw: pa.Array, column: Column, unit: Temporal) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
-    """Convert the text of a column whose first files hold dates or times: numbers count in the column's unit, other
+    """Convert the text of a column that held dates or times in its first files. Plain numbers count in the column's unit; other
     text is ISO 8601."""
     array, wrong, _ = _from_text(raw, column)
     why = f"is no whole number of {UNITS[unit]} since 1970-01-01 and no ISO {'date' if unit == 'date' else 'time'}"
@@ -357,7 +356,7 @@ def _time_from_text(raw: pa.Array, column: Column, unit: Temporal) -> tuple[pa.A
 
 
 def _not(fits: pa.Array) -> NDArray[np.bool_] | None:
-    """Returns where `fits` is known to be false; a null does not count as false."""
+    """Returns a mask of where `fits` is false; a null does not count as false. None: `fits` is never false."""
     wrong = pc.invert(pc.fill_null(fits, True)).to_numpy(zero_copy_only=False)
     return wrong if wrong.any() else None
 
@@ -373,7 +372,7 @@ def _to_float(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_
     if column.element.arrow == _DOUBLE:
         return doubles, None, ""
     array = doubles.cast(pa.float32(), safe=False)
-    if np.isfinite(slots(array, _FLOAT32)).all():  # Arrow's maximum takes forty times as long
+    if np.isfinite(np_view(array, _FLOAT32)).all():  # Arrow's maximum takes forty times as long
         return array, None, ""
     # an infinity stays one; a finite double beyond float32 does not become one
     size = pc.abs(doubles)
@@ -416,7 +415,8 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def _time_to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
-    """Convert dates to days, and timestamps, times of day and durations to microseconds or the unit of the column."""
+    """Convert dates to days, and timestamps, times of day and durations to microseconds. If the column has a unit, this is used
+    instead."""
     kind = raw.type
     per_day = 1 if pa.types.is_date32(kind) else 86_400_000
     if not pa.types.is_date(kind):
@@ -424,7 +424,7 @@ def _time_to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bo
     unit = column.temporal or ("date" if pa.types.is_date(kind) else "timestamp")
     narrow = pa.types.is_date32(kind) or pa.types.is_time32(kind)
     values = (raw.cast(pa.int32()) if narrow else raw).cast(pa.int64())
-    array, wrong = in_unit(values, per_day, PER_DAY[unit])
+    array, wrong = convert_unit(values, per_day, PER_DAY[unit])
     why = f"is a time that 64 bits of {UNITS[unit]} do not hold"
     if unit == "date" and pa.types.is_date64(kind):
         numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
@@ -433,7 +433,7 @@ def _time_to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bo
 
 
 def _whole(value: Any) -> int | None:
-    """Returns the int64 that a number, or text of hexadecimal digits, is exactly; None where there is none."""
+    """Returns the int64 that equals a number, or a text of hexadecimal digits. None if no int64 does."""
     if isinstance(value, str):  # Arrow reads the sixteenth digit as a sign
         bits = int(value, 16)
         return bits - 2**64 if bits >= 2**63 else bits

@@ -4,11 +4,11 @@
     expression.columns                       # {"tips", "fare", "payment"}
     expression.evaluate(batch)               # a boolean array; null where it cannot be known
 
-The grammar is a small part of Python's own: names, numbers, strings, True, False, None; + - * / // % and unary -;
-comparisons (chained too), `in` and `not in` over a list, `is None` and `is not None`; and, or, not; the functions of
-`FUNCTIONS`; and col("any name") for columns whose names are not identifiers. Nulls follow SQL: a comparison with null is
-null, `and` and `or` are Kleene's. Nothing is ever handed to Python's eval. Arithmetic of integers is checked: a result that
-does not fit int64 is an error that names the row.
+The grammar is a small part of Python's own: names, numbers, strings, True, False, None; + - * / // % and unary -; comparisons
+(chained too), `in` and `not in` over a list, `is None` and `is not None`; and, or, not; the functions of `FUNCTIONS`; and
+col("any name") for columns whose names are not identifiers. Nulls follow SQL: a comparison with null is null, and `and` and `or`
+use Kleene's logic. Python's eval is never used. Arithmetic of integers is checked: a result that does not fit int64 is an error
+that names the row.
 """
 
 import ast
@@ -29,11 +29,11 @@ from headway.schema.columns import column_yaml, no_column
 from headway.tabular.list_arrays import decoded, is_list, is_number, value_type
 
 Value = Any
-"""An Arrow array or scalar."""
+"""An Arrow array or scalar: the value of an expression or of a part of one."""
 
 
 def as_written(column: str) -> str:
-    """Returns a column's name as an expression has it: col("the name") where it is no identifier."""
+    """Returns a column's name as it is written in an expression: col("the name") if the name is not an identifier."""
     return column if column.isidentifier() else f"col({json.dumps(column, ensure_ascii=False)})"
 
 
@@ -43,8 +43,8 @@ def _double(value: Value) -> Value:
 
 
 def _together(left: Value, right: Value) -> tuple[Value, Value]:
-    """Convert two numbers to a common type by NumPy's rule: a constant takes its column's type, so that a float32
-    column compares with 0.2 as it was stored; integers and floats of columns become doubles, booleans 0 or 1."""
+    """Convert the two operands to a common type by NumPy's rule. A constant takes its column's type, so that a float32 column
+    equals 0.2 as it was stored. An integer and a float column become doubles; a boolean beside a number becomes 0 or 1."""
     if pa.types.is_boolean(left.type) != pa.types.is_boolean(right.type):
         left, right = (pc.cast(v, pa.int64()) if pa.types.is_boolean(v.type) else v for v in (left, right))
     left, right = _dated(left, right.type), _dated(right, left.type)
@@ -60,7 +60,7 @@ def _together(left: Value, right: Value) -> tuple[Value, Value]:
 
 
 def _dated(value: Value, other: pa.DataType) -> Value:
-    """Convert a constant text that is compared with dates or times to their type; without a zone it is in UTC."""
+    """Convert a constant text to the type `other`, if this is a type of dates or times. A text without a zone is in UTC."""
     if not (isinstance(value, pa.Scalar) and pa.types.is_string(value.type) and pa.types.is_temporal(other)):
         return value
     if pa.types.is_timestamp(other) and other.tz is not None:
@@ -74,14 +74,14 @@ def _integers(left: Value, right: Value) -> bool:
 
 
 def _divide(left: Value, right: Value) -> Value:
-    """Divide two numbers: integers become doubles, and x / 0 is infinite or NaN as in IEEE 754."""
+    """Divide two numbers. Integers become doubles, and x / 0 is infinite or NaN as in IEEE 754."""
     if not (pa.types.is_floating(left.type) and pa.types.is_floating(right.type)):
         left, right = _double(left), _double(right)
     return pc.divide(left, right)
 
 
 def _floor_divide(left: Value, right: Value) -> Value:
-    """Floor division as in Python; an integer of integers, and null where the divisor is zero."""
+    """Floor division as in Python. Two integers give an integer, or null if the divisor is zero."""
     if not _integers(left, right):
         return pc.floor(_divide(left, right))
     right = pc.if_else(pc.equal(right, 0), pa.scalar(None, right.type), right)
@@ -92,7 +92,7 @@ def _floor_divide(left: Value, right: Value) -> Value:
 
 
 def _modulo(left: Value, right: Value) -> Value:
-    """Returns the remainder, with the divisor's sign as in Python."""
+    """Returns the remainder of a division. It has the sign of the divisor, as in Python."""
     if not _integers(left, right):
         if not (pa.types.is_floating(left.type) and pa.types.is_floating(right.type)):
             left, right = _double(left), _double(right)
@@ -148,7 +148,7 @@ _EXAMPLE = "write something like arr_delay > 15, or tips > 0.2 * fare and paymen
 
 @dataclass(frozen=True)
 class Expression:
-    """A parsed expression. `columns` are the names it reads."""
+    """A parsed expression. `columns` are the names of the columns that it reads."""
 
     text: str
     columns: frozenset[str]
@@ -156,12 +156,12 @@ class Expression:
 
     @property
     def plain(self) -> str:
-        """The text in one spelling, whatever blanks and quotes the user wrote."""
+        """The text of the expression in a normal form, whatever blanks and quotes the user wrote."""
         return ast.unparse(self._tree)
 
     @property
     def decides(self) -> bool:
-        """Whether the form of the expression alone says that its values are true or false."""
+        """Whether the expression is a condition by its form alone: its values are true or false, whatever the columns hold."""
         match self._tree:
             case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()) | ast.Call(func=ast.Name(id="is_nan")):
                 return True
@@ -192,7 +192,7 @@ class Expression:
         """Returns a mask of the rows for which the expression is true; null counts as false.
 
         Raises:
-            ConfigError: the expression yields no truth value.
+            ConfigError: the values of the expression are not true or false.
         """
         value = self.evaluate(batch)
         if not pa.types.is_boolean(value.type):
@@ -202,7 +202,7 @@ class Expression:
 
 @functools.lru_cache(maxsize=256)
 def parse(text: str) -> Expression:
-    """Parse the expression in `text`; ConfigError with the position of a part that is not allowed."""
+    """Parse the expression in `text`. If a part is not allowed, raises ConfigError with the position of the part."""
     try:
         tree = ast.parse(" ".join(text.strip().splitlines()), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -229,7 +229,7 @@ def _parses(text: str) -> str:
 
 
 ExpressionText = Annotated[str, AfterValidator(_parses)]
-"""The type of an expression in configs."""
+"""The pydantic type of an expression in a config. A text that does not parse is refused."""
 
 
 def _refuse(node: ast.AST, text: str, what: str) -> ConfigError:
@@ -288,7 +288,7 @@ def _check_comparison(op: ast.cmpop, right: ast.expr, text: str, names: set[str]
 
 
 def _items(node: ast.expr) -> list[Any] | None:
-    """Returns the constants of a list in an expression; None when it is something else."""
+    """Returns the constants of a list in an expression; None if `node` is not a list of constants."""
     if not isinstance(node, ast.List | ast.Tuple):
         return None
     try:
@@ -328,7 +328,7 @@ def _evaluate(node: ast.expr, batch: pa.RecordBatch) -> Value:
 
 
 def _failing(node: ast.expr, batch: pa.RecordBatch) -> ast.expr:
-    """Returns the smallest part of an expression that cannot be evaluated."""
+    """Returns the smallest part of an expression whose evaluation fails."""
     for child in node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node):
         if isinstance(child, ast.expr) and not isinstance(child, ast.List | ast.Tuple):
             try:
@@ -339,7 +339,7 @@ def _failing(node: ast.expr, batch: pa.RecordBatch) -> ast.expr:
 
 
 def _failing_row(node: ast.expr, batch: pa.RecordBatch) -> int | None:
-    """Returns the first row in which a part of an expression cannot be evaluated; None: it fails even without rows."""
+    """Returns the first row for which a part of an expression cannot be evaluated. None: it fails even without rows."""
 
     def fails(start: int, rows: int) -> bool:
         try:
@@ -375,7 +375,7 @@ def _compare(op: ast.cmpop, left: ast.expr, right: ast.expr, batch: pa.RecordBat
 
 
 def _among(value: Value, items: list[Any]) -> Value:
-    """Returns which values are among constants of one kind."""
+    """Returns a mask of the values that are among `items`, constants of one kind."""
     kind = value.type
     if not items or pa.types.is_null(kind):
         return pc.and_(pc.is_valid(value), False)
@@ -391,7 +391,7 @@ def _among(value: Value, items: list[Any]) -> Value:
 
 
 def _column(batch: pa.RecordBatch, name: str) -> Value:
-    """Returns a column in the form that expressions read: bytes, dictionaries and large strings as text."""
+    """Returns a column in a type that expressions compute with: bytes, dictionaries and large strings become text."""
     value = decoded(batch.column(name))
     kind = value.type
     if pa.types.is_integer(kind) and kind.bit_width < 64:
@@ -411,7 +411,7 @@ class Overflow(DataError):
     """Raised when an integer result does not fit int64."""
 
     row: int | None = None
-    """The row in the batch, from 0; None: the result is one of constants."""
+    """The row in the batch, from 0. None: the result is computed from constants alone."""
 
 
 def _is_overflow(error: Exception) -> bool:
@@ -421,7 +421,7 @@ def _is_overflow(error: Exception) -> bool:
 
 
 def overflow(text: str, node: ast.expr, batch: pa.RecordBatch, row: int | None) -> Overflow:
-    """Returns the error for the part `node` of an expression whose result in row `row` does not fit int64."""
+    """Returns the error for the part `node` of an expression, whose result in the row `row` does not fit int64."""
     names = [name for name in _names(node) if name in batch.schema.names]
     assigned = [f"{name} = {batch.column(name)[row].as_py()}" for name in names] if row is not None else []
     values = f" ({', '.join(assigned)})" if assigned else ""
@@ -436,7 +436,7 @@ def overflow(text: str, node: ast.expr, batch: pa.RecordBatch, row: int | None) 
 
 
 def misfit(text: str, node: ast.expr, schema: pa.Schema, error: Exception) -> DataError:
-    """Returns the error for the part `node` of an expression, which Arrow refused with `error`."""
+    """Returns the error for the part `node` of an expression, whose types Arrow cannot combine; `error` is Arrow's."""
     names = [name for name in _names(node) if name in schema.names]
     kinds = {name: kind_of(schema.field(name).type) for name in names}
     if (condition := _not_a_condition(node, kinds)) is not None:
@@ -452,7 +452,7 @@ def misfit(text: str, node: ast.expr, schema: pa.Schema, error: Exception) -> Da
 
 
 def no_condition(text: str, node: ast.expr, kind: pa.DataType) -> ConfigError:
-    """Returns the error for an expression that gives values where a condition is wanted."""
+    """Returns the error for an expression that gives values, such as numbers, although a condition is needed."""
     expression = ast.unparse(node)
     name = expression if isinstance(node, ast.Name | ast.Call) else f"({expression})"
     like = {"text": f"{name} == 'a'", "true or false": expression}.get(kind_of(kind), f"{name} > 0")
@@ -476,12 +476,12 @@ _OPERATORS = {
     **{word.upper(): word for word in ("and", "or", "not", "in", "is")},
     **dict.fromkeys(("NULL", "null"), "None"),
 }
-"""Operators and words of other languages, each with the one that expressions have in its place."""
+"""Operators and words of other languages, each with what an expression has instead."""
 _OPERATOR = re.compile(r"'[^']*'|\"[^\"]*\"|(===|&&|\|\||<>|=>|=<|[=!<>]=|[=!&|~]|\b(?:AND|OR|NOT|IN|IS|NULL|null)\b)")
 
 
 def operator_advice(text: str) -> str | None:
-    """Returns the advice to replace the first operator of another language; None when there is none."""
+    """Returns the advice to replace the first operator of another language in `text`. None: there is none."""
     operator = next((match[1] for match in _OPERATOR.finditer(text) if match[1] in _OPERATORS), None)
     return operator and f"write {_OPERATORS[operator]!r} in place of {operator!r}"
 
@@ -522,8 +522,8 @@ def _fix(node: ast.expr, kinds: dict[str, str]) -> str:
 
 
 def _not_a_condition(node: ast.expr, kinds: dict[str, str]) -> tuple[str, str] | None:
-    """Returns the problem and the fix for an operand of `not`, `and`, `or` that is a column without true and false;
-    None if there is none."""
+    """Returns the problem and the fix if an operand of `not`, `and` or `or` is a column that is not true or false. None: there is
+    no such operand."""
     match node:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             operator, operands = "not", [operand]
@@ -559,7 +559,7 @@ def _names(node: ast.expr) -> list[str]:
 
 
 def _constants(node: ast.expr) -> list[object]:
-    """Returns the numbers and texts in a part of an expression, except names of columns."""
+    """Returns the numbers and texts in a part of an expression, without the names in col("name")."""
     named = {id(call.args[0]) for call in ast.walk(node) if isinstance(call, ast.Call) and call.args and _is_col(call)}
     return [
         part.value

@@ -1,6 +1,6 @@
 """A versioned 64-bit hash of integers and byte strings, vectorised over NumPy.
 
-Splits, shuffles and sketches rest on it, so it never changes: golden vectors in the tests pin it. The mixer is
+Splits, shuffles and sketches depend on this hash, so it never changes: the tests compare it with fixed values. The mixer is
 splitmix64's finaliser (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 
     mix64(np.arange(3, dtype=np.uint64), seed=7)
@@ -26,7 +26,7 @@ NULL = U64(0x6E756C6C6E756C6C)
 def mix64(x: NDArray[np.uint64], seed: int = 0) -> NDArray[np.uint64]:
     """Compute splitmix64's finaliser of x + (seed + 1) * golden, elementwise, modulo 2**64; dtype and shape [n] as `x`.
 
-    Block by block, so that all steps happen in the processor's cache: whole arrays took six times as long.
+    It is computed in blocks that stay in the processor's cache. Whole arrays took six times as long.
     """
     mixed, scratch = np.empty(len(x), U64), np.empty(min(len(x), _BLOCK), U64)
     for start in range(0, len(x), _BLOCK):
@@ -44,9 +44,9 @@ def mix64(x: NDArray[np.uint64], seed: int = 0) -> NDArray[np.uint64]:
 def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[np.int64], seed: int = 0) -> NDArray[np.uint64]:
     """Hash strings to uint64; string i is data[offsets[i]:offsets[i + 1]].
 
-    Each string is cut into little-endian 8-byte words (the last padded with zeros) that are folded through `mix64`,
-    beginning with its length, so that padding cannot collide. A string of more than 1,024 bytes is folded as the 8 bytes
-    of its BLAKE2b digest (RFC 7693) instead: an image has too many words for NumPy's calls.
+    A string is cut into little-endian 8-byte words, the last one padded with zeros. `mix64` folds them one by one into a state
+    that begins with the string's length, so that padding cannot collide. Of a string of more than 1,024 bytes only the 8 bytes of
+    its BLAKE2b digest (RFC 7693) are folded: an image has too many words for NumPy's calls.
     """
     offsets = np.asarray(offsets, np.int64)
     lengths = offsets[1:] - offsets[:-1]
@@ -92,7 +92,7 @@ def hash_texts(array: pa.Array) -> NDArray[np.uint64]:
 
 
 def _fold_words(state: int, text: bytes, first: int) -> int:
-    """Hash one long string, from its word `first` on: NumPy's calls cost more than the work on a few long strings."""
+    """Fold the words of a string, from word `first` on, into `state`. Plain Python: NumPy's calls are slow for few strings."""
     for k in range(first, (len(text) + 7) // 8):
         z = (state ^ int.from_bytes(text[8 * k : 8 * k + 8], "little")) + (k + 1) * GOLDEN & _ONES
         z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & _ONES
@@ -102,7 +102,7 @@ def _fold_words(state: int, text: bytes, first: int) -> int:
 
 
 def permutation(n: int, *seeds: int) -> NDArray[np.int64]:
-    """Returns a permutation of range(n) that is the same for the same seeds in every version of NumPy."""
+    """Returns a permutation of range(n). The same seeds give the same one in every version of NumPy."""
     key = np.arange(n, dtype=U64)
     for seed in seeds:
         key = mix64(key, seed)

@@ -1,10 +1,10 @@
-"""Histories of keys: for each row the last items of its key, from rows of an earlier time only.
+"""Histories of keys: for each row, the last items of earlier rows with the same key.
 
     histories(users, times, movies, last=50)                       # list array [rows], oldest first
-    histories(users, times, movies, last=50, counted=ratings >= 4)  # only of the rows that count
+    histories(users, times, movies, last=50, counted=ratings >= 4)  # only items of rows that count
 
-A row knows nothing of itself, of rows of the same time, or of later ones: rows after a time can be left out or changed, and
-the histories of all rows up to it stay as they are.
+A row's history has no items of the row itself, of rows of the same time, or of later rows. So rows after a time can be left out
+or changed, and the histories of rows up to that time stay as they are.
 """
 
 from typing import Any
@@ -24,11 +24,11 @@ def histories(
     last: int,
     counted: NDArray[np.bool_] | None = None,
 ) -> pa.ListArray:
-    """Returns the last items of each row's key strictly before its time, oldest first; in the order of the rows.
+    """Returns for each row the last items of its key strictly before its time, oldest first. The rows keep their order.
 
     Args:
-        keys, times, items: [rows], in any order. Rows of one key and time stay in their order.
-        last: at most so many items.
+        keys, times, items: [rows], in any order. In a history, rows of the same time keep their order.
+        last: the most items of a history.
         counted: a mask of the rows whose items become history; default: all. Every row gets a history.
 
     Raises:

@@ -51,12 +51,12 @@ class LabelConfig(Frozen):
         return self
 
     def columns(self) -> frozenset[str]:
-        """Returns the raw columns that the label is computed from; they are not features by themselves."""
+        """Returns the raw columns that the label is computed from. Being one of them does not make a column a feature."""
         return frozenset({self.column}) if self.column is not None else self._parsed().columns
 
     @property
     def meaning(self) -> str:
-        """What a model of this label predicts: the column, or the expression in one spelling."""
+        """The text of what a model of this label predicts: the column's name, or the expression in a normal form."""
         return self.column if self.column is not None else self._parsed().plain
 
     def _parsed(self) -> Expression:
@@ -82,7 +82,7 @@ class LabelConfig(Frozen):
         return decoded(value).cast(pa.binary())
 
     def stored(self, columns: tuple[Column, ...]) -> Column:
-        """Returns the label as a stored column, given the coerced columns it is computed from."""
+        """Returns the label as a stored column. `columns` are the coerced columns that it is computed from."""
         names = self.columns()
         read = [column for column in columns if column.name in names]
         empty = pa.RecordBatch.from_arrays([pa.nulls(0, c.arrow) for c in read], names=[c.name for c in read])

@@ -1,7 +1,7 @@
 """Converts list and vector columns to flat values and back, vectorised.
 
 flat = flatten(array)                    # any of Arrow's list types
-flat.values, flat.lengths, flat.present  # of a null row the length is 0
+flat.values, flat.lengths, flat.present  # the length of a null row is 0
 join(flat.values, flat.lengths, flat.present, column)
 """
 
@@ -21,26 +21,26 @@ _TEXTS = frozenset(kind.id for kind in (pa.string(), pa.large_string(), pa.binar
 
 @dataclass(frozen=True)
 class Flat:
-    """The flat form of lists: `values` of all rows, concatenated; `lengths` int64 [rows]; `present` bool [rows]."""
+    """The flat form of lists: `values` of all rows, concatenated; of each row the length (int64), and whether it is `present`."""
 
     values: pa.Array
     lengths: NDArray[np.int64]
     present: NDArray[np.bool_]
     nulls: int = 0
-    """The number of null values in the lists."""
+    """The number of null values in the lists, also if `values` leaves them out."""
 
     def rows(self) -> NDArray[np.int64]:
-        """Returns the row of each value."""
+        """Returns the index of the row that each value belongs to."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Returns whether an Arrow type is text or bytes, large or not; False for views and bytes of a fixed size."""
+    """Returns whether an Arrow type is text or bytes, with 32- or 64-bit offsets. False for views and bytes of a fixed size."""
     return kind.id in _TEXTS
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Returns whether an Arrow type holds whole or real numbers."""
+    """Returns whether an Arrow type is an integer or a float."""
     return pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
@@ -50,12 +50,12 @@ def has_bytes(kind: pa.DataType) -> bool:
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type of a column's values, whether or not a dictionary holds them."""
+    """Returns the type of a column's values: of a dictionary type the type of its words, of any other the type itself."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def decoded(array: Any) -> Any:
-    """Returns an array, or a chunked one, with its dictionary decoded, if it has one."""
+    """Returns an array, or a chunked one, without dictionary encoding."""
     if not pa.types.is_dictionary(array.type):
         return array
     return array.cast(array.type.value_type) if isinstance(array, pa.ChunkedArray) else array.dictionary_decode()
@@ -69,8 +69,8 @@ def escaped(array: pa.Array) -> pa.Array:
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """Returns an array in the types that columns are read from. Views, bytes of a fixed size, run-end encoding,
-    extension types, dictionaries of nested values, and nulls among a dictionary's words are converted."""
+    """Returns an array in the types that columns are read from. Converts views, bytes of a fixed size, run-end encoding,
+    extension types, dictionaries of nested values, and nulls among the words of a dictionary."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return plain(array.storage)
@@ -95,8 +95,8 @@ def combine_chunks(column: pa.ChunkedArray) -> Any:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def slots(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Returns the values of a numeric array as a NumPy array, without a copy. A null has an undefined value."""
+def np_view(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Returns the values of an Arrow array of numbers as a NumPy array, without a copy. A null has an undefined value."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.zeros(len(array), dtype)
@@ -104,15 +104,15 @@ def slots(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def run_starts(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Returns a mask of the values that differ from the one before; the first one does."""
+    """Returns a mask of the values that differ from the value before. The first value counts as different."""
     starts = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=starts[1:])
     return starts
 
 
-def order_of(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Returns the indices that sort values, stable, none of them NaN; many numbers are sorted by radix, in half the
-    time of NumPy's sort."""
+def stable_argsort(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Returns the indices that sort `values`; equal values keep their order, and no value may be NaN. Many numbers are sorted by
+    radix, in half the time of NumPy's sort."""
     if len(values) < _FEW or values.dtype.kind not in "if":
         return np.argsort(values, kind="stable")
     if values.dtype.kind == "f":
@@ -130,8 +130,8 @@ def order_of(values: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def factorize(values: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
-    """Returns each value's index among the distinct values in rising order, and the number of distinct values. The
-    indices may be the array `values` itself."""
+    """Returns a code for each value, and the number of distinct values. A code is the index of the value among the distinct
+    values in rising order. The codes may be the array `values` itself."""
     if not len(values):
         return np.zeros(0, np.int64), 0
     if values.dtype.kind in "iu" and values.min() >= 0 and values.max() < 16 * len(values):  # nothing to sort
@@ -141,7 +141,7 @@ def factorize(values: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
             return values.astype(np.int64, copy=False), len(there)
         numbers = np.cumsum(there)
         return numbers[values] - 1, int(numbers[-1])
-    order = order_of(values)
+    order = stable_argsort(values)
     numbers = np.cumsum(run_starts(values[order]))
     codes = np.empty(len(values), np.int64)
     codes[order] = numbers - 1
@@ -156,10 +156,10 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def cell_bytes(array: pa.Array, extra: int = 0) -> int | NDArray[np.int64]:
-    """Returns the bytes of each value, 0 for a null; one number where all have the same.
+    """Returns the number of bytes of each value, 0 for a null; a single number if all values have the same size.
 
     Args:
-        extra: added to each value of varying size, and to each list.
+        extra: bytes to add to each value of varying size, and to each list.
     """
     kind = array.type
     if has_bytes(kind):
@@ -180,14 +180,14 @@ def cell_bytes(array: pa.Array, extra: int = 0) -> int | NDArray[np.int64]:
 
 
 def as_batch(table: pa.Table) -> pa.RecordBatch:
-    """Combine a table's rows into one batch."""
+    """Returns all rows of a table as one batch."""
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
 def flatten(array: pa.Array, *, with_nulls: bool = False) -> Flat:
-    """Returns the flat form of a list array of any kind, without the values behind a null row, and without nulls in
-    lists unless they are asked for."""
+    """Returns the flat form of a list array of any kind. Values behind a null row are left out. So are nulls in lists, unless
+    `with_nulls` is set."""
     present = array.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_fixed_size_list(array.type):
         lengths = np.where(present, array.type.list_size, 0).astype(np.int64)
@@ -203,8 +203,8 @@ def flatten(array: pa.Array, *, with_nulls: bool = False) -> Flat:
 
 
 def join(values: pa.Array, lengths: NDArray[np.int64], present: NDArray[np.bool_], column: Column) -> pa.Array:
-    """Returns the stored array of a list or vector column from its flat form; a row that is not `present` must have
-    length 0."""
+    """Returns the stored array of a list or vector column, given its flat form. A row that is not `present` must have length
+    0."""
     mask = None if present.all() else pa.array(~present)
     if column.length is not None:
         values = with_null_slots(values, present, column.length)  # Arrow's fixed lists have them as well
@@ -216,7 +216,7 @@ def join(values: pa.Array, lengths: NDArray[np.int64], present: NDArray[np.bool_
 
 
 def with_null_slots(values: pa.Array, present: NDArray[np.bool_], length: int) -> pa.Array:
-    """Insert a vector of `length` nulls into a vector column's flat values for each row that is not `present`."""
+    """Insert `length` nulls into the flat values of a vector column for each row that is not `present`."""
     if present.all():
         return values
     filled = np.repeat(present, length)

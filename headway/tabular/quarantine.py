@@ -1,5 +1,5 @@
-"""The quarantine's table: rejected rows with their file, row, column, value, and the reason, which `headway.tabular.coerce`, a
-reader or the ingest gives.
+"""The table of quarantined rows: each rejected row with its file, number, column, value, and the reason. The reason comes from
+`headway.tabular.coerce`, a reader or the ingest.
 
 table = rejected([3], "fare", ["12,5"], "is not a number")
 write(Path("quarantine.parquet"), [table])
@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from headway.errors import DataError
 
 CUT = 200
-"""The number of characters to which a value is cut."""
+"""The most characters of a value that the table keeps."""
 PLACE = r",( in the line)? at byte \d+$"
-"""A pattern for the end of a reason that says at which byte of its file a line is."""
+"""A pattern for the end of a reason that gives the byte of the file at which a line is."""
 FILE_NAME = "quarantine.parquet"
 SCHEMA = pa.schema(
     [
@@ -29,14 +29,13 @@ SCHEMA = pa.schema(
         ("reason", pa.string()),
     ]
 )
-"""The columns of the table: `row` counts the file's data rows from 1; `column` is null when the line as a whole is
-malformed."""
+"""The columns of the table. `row` counts the data rows of the file from 1. `column` is null if the whole line is malformed."""
 
 
 def rejected(
     rows: Sequence[int], column: str | None, values: Sequence[object], reason: str | Sequence[str], file: str = ""
 ) -> pa.Table:
-    """Returns a table of rejected rows; `rows` may be positions within a batch or range, made absolute later."""
+    """Returns a table of rejected rows. `rows` may be positions in a batch or range; the caller makes them absolute later."""
     texts = [None if value is None else text_of(value)[:CUT] for value in values]
     n = len(texts)
     reasons = [reason] * n if isinstance(reason, str) else list(reason)
@@ -58,7 +57,7 @@ def text_of(value: object) -> str:
 
 
 def write(path: Path, tables: Iterable[pa.Table]) -> int:
-    """Write the tables as one Parquet file and return its rows; no file when there are none."""
+    """Write the tables as one Parquet file and return the number of rows. Without rows no file is written."""
     whole = pa.concat_tables([SCHEMA.empty_table(), *tables]).combine_chunks()
     if whole.num_rows:
         pq.write_table(whole, path, compression="zstd")
@@ -66,7 +65,7 @@ def write(path: Path, tables: Iterable[pa.Table]) -> int:
 
 
 def read(folder: Path) -> pa.Table:
-    """Read the quarantine in an ingest output; an empty table when nothing was rejected.
+    """Read the quarantine table from the folder of an ingest output. Returns an empty table if nothing was rejected.
 
     Raises:
         DataError: the file is damaged.
@@ -82,7 +81,7 @@ def read(folder: Path) -> pa.Table:
 
 
 def reasons(table: pa.Table) -> list[dict[str, str | int]]:
-    """Returns how many rows were rejected for each reason, as {column, reason, rows}, the most frequent first."""
+    """Returns the number of rejected rows for each column and reason, as {column, reason, rows}, the most frequent first."""
     # the same fault at another byte is the same reason
     reason = pc.replace_substring_regex(table.column("reason"), PLACE, "")
     table = table.set_column(table.schema.get_field_index("reason"), "reason", reason)

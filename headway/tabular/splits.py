@@ -1,12 +1,11 @@
-"""The split rule: assigns each row to train, eval or test by the hash of a key, by a column, or by time.
+"""The split rule: assigns each row to train, eval or test by the hash of a key, by a column, by time, or by its file's path.
 
     assign_splits(SplitConfig(key="customer", eval=0.2), batch).codes       # hash: same key, same split, for ever
     window_splits(SplitConfig(mode="time"), ["2013-01", "2013-02"])         # time: the window's last span is eval
 
-Four ways: by hash of a key (the default), by a column (what it says, or from a value of it on), by whole spans, or as the
-path of each file says. With `mode:
-time` ingest writes a span unsplit, as "all", and the window decides, so that moving the window ingests nothing again. That no
-key and no time ends up on both sides is not taken on trust: `headway.leakage` proves it on what was written.
+The default is the hash of a key. A column either names the split, or eval begins at one of its values. With `mode: time` whole
+spans, such as months, are split: ingest writes a span unsplit, as "all", and the window decides. So moving the window ingests
+nothing again. `headway.leakage` proves on the written data that no key and no time is in two splits.
 """
 
 import datetime
@@ -38,7 +37,7 @@ _SALT = 0x73706C6974  # "split": keeps split hashes apart from those of features
 
 
 class SplitConfig(Frozen):
-    """The config of the split: `eval` and `test` are shares for mode hash; *_spans are counts for mode time."""
+    """The config of the split: with mode hash, `eval` and `test` are shares; with mode time, *_spans are numbers of spans."""
 
     mode: Literal["hash", "time", "column", "path"] = Field(
         default="hash",
@@ -76,7 +75,7 @@ class SplitConfig(Frozen):
     @field_validator("eval_from", "test_from", mode="before")
     @classmethod
     def _as_written(cls, value: Any) -> Any:
-        """Write a date back as text, since YAML makes a date of 2013-10-01."""
+        """Turn a date or number back into text: YAML reads 2013-10-01 as a date."""
         return str(value) if isinstance(value, int | float | datetime.date) and not isinstance(value, bool) else value
 
     @model_validator(mode="after")
@@ -108,7 +107,7 @@ class SplitConfig(Frozen):
 
     @property
     def by_row(self) -> bool:
-        """Whether rows are split by their content, without a key."""
+        """Whether rows are split by a hash of their content, without a key."""
         return self.mode == "hash" and not self.key
 
     @property
@@ -117,7 +116,7 @@ class SplitConfig(Frozen):
         return self.mode == "time" or self.eval_from is not None
 
     def at_ingest(self) -> dict[str, Any]:
-        """Returns the part of the config that decides each row's split."""
+        """Returns the part of the config by which ingest decides the split of each row."""
         if self.mode in ("time", "path"):  # what a path makes of each file stands beside the file
             return {"mode": self.mode}
         if self.mode == "column":
@@ -126,32 +125,32 @@ class SplitConfig(Frozen):
         return {"mode": "hash", "key": list(self.key), "eval": self.eval, "test": self.test}
 
     def index_settings(self) -> dict[str, Any]:
-        """Returns the part of the config that decides what ingest indexes of each row for the proof."""
+        """Returns the part of the config that decides what ingest indexes of each row for the leakage proof."""
         return {"key": list(self.key)} if self.key else {}
 
     def columns(self) -> frozenset[str]:
-        """Returns the raw columns that the split and its proof need, stored or not: the split column and the key's."""
+        """Returns the raw columns that the split and the leakage proof need: the split column and the columns of the key."""
         return frozenset({self.column} if self.column else ()) | set(self.key)
 
-    def named_by(self, column: str) -> str:
-        """Returns the name of the setting that names a column: split.column or split.key."""
+    def setting_of(self, column: str) -> str:
+        """Returns the setting that names a column of the split: split.column or split.key."""
         return "split.column" if column == self.column else "split.key"
 
     def names(self) -> tuple[str, ...]:
-        """Returns the names of the splits that ingest writes: "all" alone with mode time."""
+        """Returns the names of the splits that ingest writes: train, eval and test, or with mode time only "all"."""
         return (ALL,) if self.mode == "time" else SPLITS
 
 
 @dataclass(frozen=True)
 class SplitCodes:
-    """The splits of a batch's rows, and the hashes that decided them."""
+    """The split of each row of a batch, and the hashes that decided it."""
 
     codes: NDArray[np.int8]
-    """The index of each row's split in `config.names()`."""
+    """The index of each row's split in `SplitConfig.names()`."""
     hashes: NDArray[np.uint64] | None = None
-    """The hash of each row with mode hash, else None: eval has the lowest hashes, then test, then train."""
+    """The hash of each row with mode hash, else None. The rows of the lowest hashes are eval, the next test, the others train."""
     columns: dict[str, NDArray[np.uint64]] = field(default_factory=dict)
-    """The `column_hash` of each column of the key, with mode hash."""
+    """With a key and mode hash: the `column_hash` of each column of the key, by name. Else empty."""
 
 
 def assign_splits(
@@ -165,10 +164,10 @@ def assign_splits(
     """Assign each row of a coerced batch to a split.
 
     Args:
-        begins: mode column with eval_from: the first values of eval and test, as `stored_value` returns them.
-        columns: the columns that are hashed without a key; None: all of `batch`.
-        hashes: a function of a column's name that returns its `column_hash`; None: those of `batch` are computed.
-        places: `place_hash` of each row, which is mixed into its hash; None: equal rows go together.
+        columns: mode hash without a key: the columns to hash; None: all of `batch`.
+        hashes: a function from a column's name to its `column_hash`; None: computed from `batch`.
+        begins: mode column with eval_from: the first value of eval and that of test, as `stored_value` returns them.
+        places: `place_hash` of each row, which is mixed into the row's hash; None: equal rows go together.
 
     Raises:
         DataError: mode column, and a value that is not train, eval or test.
@@ -203,10 +202,10 @@ def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
 
 
 def split_code(config: SplitConfig, name: str, *, where: str) -> int:
-    """Returns the index in `SPLITS` of the split that a column's value or a name in a path stands for.
+    """Returns the index in `SPLITS` of the split that `name` means: a value of the split column, or a name in a path.
 
     Raises:
-        DataError: it stands for none.
+        DataError: `name` means no split.
     """
     meaning: dict[str, Any] = dict(config.values) if config.values else {split: split for split in SPLITS}
     if name not in meaning:
@@ -228,10 +227,10 @@ def _refuse_nulls(config: SplitConfig, values: pa.Array) -> None:
 
 
 def stored_value(text: str, column: Column, *, where: str) -> Any:
-    """Returns a value of the config in the form that a column is stored in: days, microseconds, a number, or bytes.
+    """Returns a value of the config in the form in which a column is stored: days, microseconds, a number, or bytes.
 
     Raises:
-        ConfigError: it is no value of the column's type.
+        ConfigError: `text` is not a value of the column's type.
     """
     kind = "date" if column.temporal == "date" else "time" if column.temporal else "number"
     fix = "write 2013-10-01 or '2013-10-01 12:00:00'" if column.temporal else "write a number"
@@ -253,7 +252,7 @@ def stored_value(text: str, column: Column, *, where: str) -> Any:
 
 
 def _from_value(config: SplitConfig, batch: pa.RecordBatch, begins: Sequence[Any]) -> NDArray[np.int8]:
-    """Assign rows to eval from the first of `begins` on, and to test from the second."""
+    """Assign rows to eval from the value `begins[0]` on, to test from `begins[1]` on, and all before to train."""
     assert config.column is not None
     values = decoded(batch.column(config.column))
     _refuse_nulls(config, values)
@@ -268,10 +267,10 @@ def _from_value(config: SplitConfig, batch: pa.RecordBatch, begins: Sequence[Any
 
 
 def row_hash(batch: pa.RecordBatch, columns: Sequence[str], hashes: Callable[[str], Hashes] | None = None) -> Hashes:
-    """Hash the named columns of each row to uint64, in the order of their names so that config order does not matter.
+    """Hash the named columns of each row to uint64. The columns are sorted by name: their order in the config is ignored.
 
     Args:
-        hashes: a function of a column's name that returns its `column_hash`; None: those of `batch` are computed.
+        hashes: a function from a column's name to its `column_hash`; None: computed from `batch`.
     """
     state = np.full(batch.num_rows, mix64(np.array([_SALT], U64))[0], U64)
     for i, name in enumerate(sorted(columns)):
@@ -280,14 +279,14 @@ def row_hash(batch: pa.RecordBatch, columns: Sequence[str], hashes: Callable[[st
 
 
 def place_hash(files: NDArray[np.int64], rows: NDArray[np.int64]) -> Hashes:
-    """Hash each row's position in its span: the index of its file in the span, and its own in the file, from 0."""
+    """Hash each row's position in its span: the index of the row's file (`files`), and the row's index in it (`rows`), from 0."""
     return mix64(mix64(files.astype(U64), _SALT) ^ rows.astype(U64))
 
 
 def column_hash(array: pa.Array) -> NDArray[np.uint64]:
-    """Hash each value of an int64, float32 or binary array, or of lists of them, to uint64; null has its own hash.
+    """Hash each value of an int64, float32 or binary array, or of lists of them, to uint64. A null has the hash `NULL`.
 
-    Floats are hashed as the bits of their float32, with -0.0 as 0.0 and every NaN alike.
+    Floats are hashed by the bits of their float32. -0.0 is hashed as 0.0, and every NaN alike.
     """
     if pa.types.is_dictionary(array.type):
         return gathered(column_hash(array.dictionary), array.indices)
@@ -311,7 +310,7 @@ def column_hash(array: pa.Array) -> NDArray[np.uint64]:
 
 
 def _hash_lists(array: pa.Array) -> NDArray[np.uint64]:
-    """Hash lists: the length, and each element's hash mixed with its index."""
+    """Hash each list: its length, and the hash of each element mixed with the element's index."""
     flat = flatten(array)
     ends = np.cumsum(flat.lengths)
     places = np.arange(len(flat.values)) - np.repeat(ends - flat.lengths, flat.lengths)
@@ -322,20 +321,20 @@ def _hash_lists(array: pa.Array) -> NDArray[np.uint64]:
 
 
 def gathered(hashes: NDArray[np.uint64], indices: pa.Array) -> NDArray[np.uint64]:
-    """Returns each row's hash: by its index, the hash of the dictionary's word; `NULL` for a null."""
+    """Returns the hash of each row's word: `hashes` are those of a dictionary, `indices` the rows'. A null gives `NULL`."""
     table = np.append(hashes, NULL)
     return table[pc.fill_null(indices.cast(pa.int64()), len(hashes)).to_numpy(zero_copy_only=False)]
 
 
 Part = tuple[str, str]
-"""The name of a span, and of a split that ingest wrote of it."""
+"""A part of a window: the name of a span, and the name of a split that ingest wrote of this span."""
 
 
 def window_splits(config: SplitConfig, spans: Sequence[str]) -> dict[str, list[Part]]:
-    """Returns the parts of the window's spans that are train, eval and test.
+    """Returns by split (train, eval and test) its parts of the window, each as (span, split that ingest wrote).
 
     Raises:
-        ConfigError: mode time, and a window too short to leave anything to train on.
+        ConfigError: mode time, and a window with too few spans to leave one for train.
     """
     if config.mode != "time":
         parts: dict[str, list[Part]] = {name: [(span, name) for span in spans] for name in SPLITS}
@@ -357,15 +356,15 @@ def window_splits(config: SplitConfig, spans: Sequence[str]) -> dict[str, list[P
 
 
 class RowSplit:
-    """Applies the split rule to the rows of one range, with the columns that only the split needs.
+    """Applies the split rule to the rows of one range of a file. `extra` are the columns that only the split needs.
 
         rows = RowSplit(config, columns_that_are_read, hashed)
         types = rows.types(names_in_the_file, raw_types)          # what to read, with its types
         rows.assign_splits(coerced_batch, raw_batch, kept_rows)
 
-    A split without a key hashes `hashed`, in the types that were frozen. A column that is stored in another type, or not stored
-    at all, is coerced once more for the hash alone: a value that does not fit costs no row there and hashes as a null, as does
-    every value of a column that a later file lacks.
+    A split without a key hashes the columns `hashed`, in the types frozen in the schema file. If a column is stored in another
+    type or not at all, it is coerced again for the hash alone. Then a value that does not fit is hashed as a null, and its row is
+    kept. If a later file lacks a column, each of its values is hashed as a null.
     """
 
     def __init__(self, config: SplitConfig, read: Sequence[Column], hashed: Sequence[Column]):
@@ -377,15 +376,15 @@ class RowSplit:
         as_read = {column.name: column for column in read}
         self._apart = {n: c for n, c in self._hashed.items() if n not in as_read or _differ(as_read[n], c)}
         self.looks_at_raw = bool(self._apart)
-        """Whether `assign_splits` needs the batch as it was read."""
+        """Whether `assign_splits` needs the batch as it was read, before it was coerced."""
         self.extra = [name for name in self._apart if name not in as_read]
-        """The columns that are read for the split only."""
+        """The names of the columns that are read for the split only."""
 
     def types(self, names: Collection[str] | None, types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-        """Returns the types to read: `types`, and the types of the columns that are read for the split only.
+        """Returns the types in which to read columns: `types`, and those of the columns that are read for the split only.
 
         Args:
-            names: the names of the file's columns; None: any column can be read.
+            names: the names of the columns in the file; None: every column can be read.
         """
         raw_types = dict(types)
         for name, column in self._apart.items():
@@ -407,7 +406,7 @@ class RowSplit:
         Args:
             raw: the batch as it was read.
             rows: the rows of `raw` that are in `batch`; None: all of them.
-            places: `place_hash` of the rows of `batch`, where equal rows need not stay together.
+            places: `place_hash` of each row of `batch`, if equal rows need not stay together; else None.
         """
         if not self._hashed:
             return assign_splits(self._config, batch, begins=self._begins)
@@ -425,11 +424,11 @@ class RowSplit:
 
 
 _SAME = frozenset({"name", "nullable", "role", "encoding", "shape", "meaning", "temporal", "feature", "null"})
-"""The fields of a column that do not change the hash of its values; a vector is hashed like a list."""
+"""The fields of a column that do not change the hash of its values. A vector is hashed like a list."""
 
 
 def _differ(read: Column, hashed: Column) -> bool:
-    """Returns whether the stored values of a column differ from the values to hash."""
+    """Returns whether a column's values as they are read differ from the values that the split hashes."""
     read_as, hashed_as = (column.model_dump(exclude=set(_SAME)) for column in (read, hashed))
     return read_as != hashed_as or bool(read.shape) != bool(hashed.shape)
 

@@ -25,7 +25,7 @@ class LabelFacts(Frozen):
     """The facts of the train rows' labels."""
 
     counts: tuple[int, ...] = ()
-    """The rows of each class, in the order of the classes; for a binary label negative, positive."""
+    """The number of rows of each class, in the order of the classes; for a binary label: negative, positive."""
     mean: float | None = None
     median: float | None = None
     quantiles: tuple[float, ...] = ()
@@ -33,7 +33,7 @@ class LabelFacts(Frozen):
 
 
 class Output(NamedTuple):
-    """One output of an exported model. `shape` is that of one row; None is a size that the caller's request sets."""
+    """One output of an exported model. `shape` is the shape for one row; None in it is a size that the request sets."""
 
     name: str
     dtype: Literal["float32", "int64", "string", "bool", "int32"]
@@ -41,7 +41,7 @@ class Output(NamedTuple):
 
 
 class Classify(NamedTuple):
-    """The signature `classify`: its argument, that argument's default, and its outputs."""
+    """The signature `classify` of an exported model: its one argument, the argument's default, and its outputs."""
 
     argument: Output
     default: float
@@ -49,15 +49,15 @@ class Classify(NamedTuple):
 
 
 class Task:
-    """A built-in task, and the base of a user's own (`headway.tasks.user_task`)."""
+    """A built-in task, or the base class of a user's own task (`headway.tasks.user_task`)."""
 
     name: str
     has_classes: bool = False
-    """Whether the label is one of classes, and stored as its index; else it is a number."""
+    """Whether the label is a class, stored as the class's index; else the label is a number."""
     per_class: bool = False
     """Whether a prediction has one probability for each class."""
     wide: bool = False
-    """Whether a prediction is several numbers, [rows, width]; else it is one, [rows]."""
+    """Whether a prediction is several numbers, [rows, width]; else a prediction is one number, [rows]."""
     metrics: tuple[Metric, ...]
     """The metrics that are reported, in this order."""
     tables: tuple[Table, ...] = ()
@@ -84,7 +84,7 @@ class Task:
 
     @property
     def row_loss(self) -> Metric:
-        """The metric whose value for each row finds the worst slices and the worst rows."""
+        """The metric whose value for each row is used to find the worst slices and the worst rows."""
         return self.metrics[0]
 
     def tables_for(self, rows: Rows) -> tuple[Table, ...]:
@@ -109,7 +109,7 @@ class Task:
         units: NDArray[np.int64] | None = None,
     ) -> Rows:
         """Returns the checked arrays as float64. A prediction that is not finite becomes NaN. A row of weight 0 gets
-        the label and prediction of one that counts, so that its own do not matter.
+        the label and prediction of a row with weight, so that its own values do not matter.
 
         Raises:
             DataError: the shapes do not agree, or a value breaks the task's rules.
@@ -141,8 +141,8 @@ class Task:
         """Raise DataError for a label that is not valid for the task."""
 
     def constant(self, facts: LabelFacts, rows: int, metric: str = "loss") -> Floats | None:
-        """Returns the predictions of the best constant by `metric` for `rows` rows; None if the labels' facts do not
-        give one."""
+        """Returns the predictions of the constant that is best by `metric`, for `rows` rows; None if the facts of the
+        labels give no constant."""
         return None
 
     def from_output(self, output: Floats) -> Floats:
@@ -150,11 +150,11 @@ class Task:
         return output[:, 0]
 
     def outputs(self, classes: Sequence[str | int] = ()) -> tuple[Output, ...]:
-        """Returns the outputs of an exported model for each row."""
+        """Returns the outputs that an exported model has for each row."""
         return (Output("prediction", "float32"),)
 
     def classify(self, classes: Sequence[str | int] = ()) -> Classify | None:
-        """Returns the signature `classify`, which decides by a number in the request; None if the task has none."""
+        """Returns the signature `classify`, which decides by a number in the request; None if the task has no such signature."""
         return None
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from headway.metrics.base import Floats, Metric
 from headway.tasks.base import Classify, LabelFacts, Output, Task, refuse, shares_of
 
 SHARE, AUC_SHARE = "5% of gain", "2% of gain"
-"""Default tolerances: how much worse than the champion's a loss, and an AUC, may be (docs/gate.md says why)."""
+"""Default tolerances: how much worse than the champion's a loss may be, and an AUC (docs/gate.md says why)."""
 
 
 class Binary(Task):
@@ -51,8 +51,7 @@ class Binary(Task):
         return (Output("probability", "float32"), Output("logit", "float32"))
 
     def classify(self, classes: Sequence[str | int] = ()) -> Classify:
-        """Returns the signature that says whether each row's probability reaches a threshold, and which threshold that
-        is."""
+        """Returns the signature that takes a threshold. Its outputs are each row's decision, probability and threshold."""
         decided = (Output("decision", "bool"), Output("probability", "float32"), Output("threshold", "float32"))
         return Classify(Output("threshold", "float32"), 0.5, decided)
 

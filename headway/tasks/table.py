@@ -37,7 +37,7 @@ def task_of(task: str | Task) -> Task:
 
 
 def register(task: Task) -> Task:
-    """Make a user's task known by its name in this process, and return it."""
+    """Register a user's task under its name in this process, and return it."""
     _MADE[task.name] = task
     return task
 

@@ -80,9 +80,9 @@ class UserTask(Task):
         """Returns None, since Headway does not know what the user's predictions mean."""
 
     def tables_for(self, rows: Rows) -> tuple[Table, ...]:
-        """Returns the tables that the values allow. For labels 0 or 1: the tables of a binary task if predictions are
-        probabilities, else the tables that need only the order of scores. For one probability per class: the tables
-        of classes. For numbers: residuals."""
+        """Returns the tables that the values allow. Labels 0 or 1 allow the tables of a binary task if predictions
+        are probabilities, else the tables that need only the order of scores. One probability per class allows the
+        tables of classes. Numbers allow residuals."""
         label, prediction = rows.label, rows.prediction
         probable = bool(((prediction >= -ROUNDING) & (prediction <= 1 + ROUNDING)).all())
         if self.wide:
@@ -97,10 +97,10 @@ class UserTask(Task):
 
 
 def load_task(name: str, file: Path) -> UserTask:
-    """Load the task `module:Class` of a file, and make it known by its name in this process.
+    """Load the task `module:Class` from a file, register it under its name in this process, and return it.
 
     Raises:
-        ConfigError: the file or the class is missing or does not run, or it is not a task.
+        ConfigError: the file or the class is missing or does not run, or the class is not a task.
     """
     key = (name, str(file.absolute()), digest(file) if file.is_file() else "")
     if key not in _LOADED:

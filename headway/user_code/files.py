@@ -3,8 +3,8 @@
     imported_files(Path("my_models.py"))     # [my_models.py, towers.py, parts/__init__.py, parts/deep.py]
     digest(Path("my_models.py"))             # changes when any of them does
 
-They are found in the source, without running it: all `import` statements are followed from file to file, as far as they
-lead to Python files and packages in the folder of the first one. Other modules are the environment's.
+The imported files are found in the source, without running it. All `import` statements that name Python files or packages in the
+first file's folder are followed, from file to file. Any other module belongs to the environment.
 """
 
 import ast
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def imported_files(file: Path) -> list[Path]:
-    """Returns the file, then the files of its folder that it imports, directly or through others, sorted."""
+    """Returns the file, then the files of its folder that it imports, sorted. Imports of imported files count too."""
     folder, files, todo = file.parent, {file}, [file]
     while todo:
         for name in _imports(todo.pop(), folder):
@@ -26,7 +26,7 @@ def imported_files(file: Path) -> list[Path]:
 
 
 def digest(file: Path) -> str:
-    """Returns one SHA-256, in hex, of a file and of the files in its folder that it imports."""
+    """Returns one SHA-256, in hex, of the file together with the files in its folder that it imports."""
     first, *others = imported_files(file)
     checksum = hashlib.sha256(first.read_bytes())
     for path in others:
@@ -42,7 +42,7 @@ def is_local(folder: Path, name: str) -> bool:
 
 
 def _files(folder: Path, name: str) -> Iterator[Path]:
-    """Yields the files that importing the dotted name runs, packages first; none for a name that is not in `folder`."""
+    """Yields the files that an import of the dotted name runs, packages first; nothing for a name that is not in `folder`."""
     at = folder
     for part in name.split("."):
         place = _place(at / part) if part.isidentifier() else None
@@ -54,7 +54,7 @@ def _files(folder: Path, name: str) -> Iterator[Path]:
 
 
 def _place(path: Path) -> Path | None:
-    """Returns the file of a module or a package, or the folder of one without __init__.py; None when there is none."""
+    """Returns the file of a module or package, or the folder of a package without __init__.py; None if `path` is neither."""
     if (package := path / "__init__.py").is_file():
         return package
     if (module := path.with_name(path.name + ".py")).is_file():
@@ -63,7 +63,7 @@ def _place(path: Path) -> Path | None:
 
 
 def _imports(file: Path, folder: Path) -> Iterator[str]:
-    """Yields the dotted names that a file imports and that may be modules: for `from a import b` both a and a.b."""
+    """Yields the dotted names that a file imports and that may be modules: a and a.b for `from a import b`."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):

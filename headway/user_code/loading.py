@@ -2,9 +2,9 @@
 
     function = load_function(Path("my_models.py"), "two_towers")
 
-The file's folder is a private package: `import towers` in it is `towers.py` beside it, whatever else is called so in this
-process, and nothing is added to sys.path. Two pipelines in one process have each their own `towers`. The files are loaded
-anew by each call, from their source.
+The file's folder becomes a private package. `import towers` in the file imports `towers.py` beside it, even if this process has
+another module of this name. Nothing is added to sys.path. Two pipelines in one process have each their own `towers`. Each call
+loads the files anew from their source.
 """
 
 import builtins
@@ -33,7 +33,7 @@ PREFIX = "_headway_user_"
 
 
 def load_function(file: Path, name: str) -> Callable[..., Any]:
-    """Load the function `name` of the Python file; ConfigError when either is missing or the file does not run."""
+    """Loads the function `name` of the Python file. ConfigError when either is missing or the file does not run."""
     module = _load(file)
     function = getattr(module, name, None)
     if not callable(function):
@@ -42,8 +42,8 @@ def load_function(file: Path, name: str) -> Callable[..., Any]:
 
 
 def load_object(file: Path, name: str) -> Any:
-    """Load the object `name` of the Python file, or an instance of the class `name`, made without arguments;
-    ConfigError when it is missing, or the file or the class does not run."""
+    """Loads the object `name` of the Python file. For a class, returns an instance made without arguments. ConfigError when the
+    object is missing, or when the file or the class does not run."""
     module = _load(file)
     if (found := getattr(module, name, None)) is None:
         raise _missing("class", name, module, file, inspect.isclass)
@@ -82,7 +82,7 @@ def _missing(kind: str, name: str, module: types.ModuleType, file: Path, is_kind
 
 
 def _begin(package: str, folder: Path) -> None:
-    """Make a private package whose modules are the folder's files, none of them loaded yet."""
+    """Makes a private package whose modules are the files in `folder`. None of the modules is loaded yet."""
     _forget(package)
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
@@ -97,7 +97,7 @@ def _forget(package: str) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules of the private packages, and no others."""
+    """Finds modules of the private packages only; all other imports go on as usual."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
@@ -112,8 +112,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """A loader whose `import` searches the file's folder first. It ignores bytecode, which misses changes within
-    a second."""
+    """Loads a user's file so that `import` in the file searches the file's folder first. Ignores bytecode, which would miss a
+    change of the file within a second."""
 
     def get_code(self, fullname: str) -> types.CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
@@ -126,7 +126,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 def _importing(package: str, folder: Path) -> Callable[..., Any]:
-    """Returns the `import` function of the modules of a private package."""
+    """Returns the `import` function for modules of a private package: it searches `folder` first."""
 
     def local(
         name: str,
@@ -147,7 +147,7 @@ def _importing(package: str, folder: Path) -> Callable[..., Any]:
 
 
 def line_of(error: BaseException, file: Path) -> str:
-    """Returns the last line of the user's file in the error's traceback, "file.py, line 12"; "file.py" if none is."""
+    """Returns where in the user's file an error arose, "file.py, line 12"; "file.py" if the traceback has no such line."""
     if isinstance(error, SyntaxError) and error.lineno:
         return f"{file.name}, line {error.lineno}"
     lines = [
@@ -157,6 +157,6 @@ def line_of(error: BaseException, file: Path) -> str:
 
 
 def line_of_definition(function: Callable[..., Any], file: Path) -> str:
-    """Returns the line of the user's file where a function begins, "file.py, line 12"; "file.py" if it is unknown."""
+    """Returns where in the user's file a function begins, "file.py, line 12"; "file.py" if the line is unknown."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return file.name if code is None else f"{file.name}, line {code.co_firstlineno}"

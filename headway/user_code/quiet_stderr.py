@@ -1,4 +1,4 @@
-"""Leaves out what TensorFlow's C++ code prints while it is imported, and nothing else.
+"""Hides what TensorFlow's C++ code prints to stderr while TensorFlow is imported, and nothing else.
 
 with startup():
     import tensorflow as tf
@@ -27,11 +27,10 @@ order."""
 
 @contextlib.contextmanager
 def startup() -> Iterator[None]:
-    """Hide the lines that TensorFlow itself writes to stderr while it is imported and looks for devices.
+    """Hides the lines that TensorFlow itself writes to stderr while it is imported and looks for devices.
 
-    With TF_CPP_MIN_LOG_LEVEL at 0 or 1, with TensorFlow imported already, or in a process that is not Headway's own,
-    nothing is changed.
-    """
+    Nothing is hidden if TF_CPP_MIN_LOG_LEVEL is 0 or 1, if TensorFlow is imported already, or in a process that is not Headway's
+    own."""
     elsewhere = not is_own_process() or "tensorflow" in sys.modules
     if elsewhere or os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") in ("0", "1"):
         yield
@@ -44,9 +43,8 @@ def startup() -> Iterator[None]:
 
 @contextlib.contextmanager
 def filtered_stderr() -> Iterator[None]:
-    """Pass file descriptor 2 through a filter while the block runs. The filter is a process of its own, so that the
-    last words of a process that dies in the block are passed on, and each line comes at once; without `sed` nothing is
-    left out."""
+    """Passes file descriptor 2 through a filter while the block runs. The filter is a separate process: it passes on each line at
+    once, also the last words of a process that dies in the block. Without the program `sed`, nothing is filtered."""
     if (sed := shutil.which("sed")) is None:
         yield
         return

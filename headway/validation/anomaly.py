@@ -1,4 +1,4 @@
-"""The result of validation: its findings, each with severity, message, numbers and fix, and the proof of the splits.
+"""The result of validation: its findings, and the proof of the splits. A finding has a severity, message, numbers and a fix.
 
 found = Validated.model_validate(result)
 found.stopping                            # the anomalies that stop a run
@@ -14,12 +14,12 @@ from headway.messages import short
 from headway.schema.calendar_days import Temporal, moment
 
 LISTED = 5
-"""Values that a sentence names before it says how many more there are."""
+"""The most values that a message names. For further values it says how many there are."""
 
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-"""The gravest first; only errors stop a run."""
+"""All severities, the gravest first. Only errors stop a run."""
 Kind = Literal[
     "quarantine", "empty span", "too few rows", "missing column", "label", "one label",
     "unseen label", "vanished label", "all missing", "type", "presence", "unseen values", "range", "constant", "nan",
@@ -28,7 +28,7 @@ Kind = Literal[
     "group overlap", "row overlap", "torn unit", "new column", "weight",
 ]  # fmt: skip
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""Every kind of finding; in a config `too few rows` may be written `too_few_rows`."""
+"""All kinds of findings. In a config, `too few rows` may be written `too_few_rows`."""
 
 
 class Anomaly(Result):
@@ -37,11 +37,11 @@ class Anomaly(Result):
     """One of `KINDS`."""
     column: str | None = None
     where: str | None = None
-    """The split or span that it is about."""
+    """The split or span that the finding is about."""
     message: str
     fix: str | None = None
     value: float | None = None
-    """What was seen, where it is one number: a share, a distance, a number of rows."""
+    """What was found, if it is one number: a share, a distance, a number of rows."""
     expected: float | None = None
     """The limit that `value` is beyond."""
 
@@ -57,7 +57,7 @@ def finding(
     value: float | None = None,
     expected: float | None = None,
 ) -> Anomaly:
-    """Make an anomaly; `where` is the split or span."""
+    """Returns an anomaly. `where` is the split or span that it is about."""
     of = Anomaly(severity=severity, kind=kind, column=column, where=where, message=message, fix=fix)
     return of if value is None else of.model_copy(update={"value": float(value), "expected": expected})
 
@@ -66,41 +66,41 @@ class SplitProof(Result):
     """The result of the leakage proof: whether a key or a time is in two splits."""
 
     says: tuple[str, ...] = ()
-    """Sentences of what holds."""
+    """Statements that hold of the splits, as sentences."""
     anomalies: tuple[Anomaly, ...] = ()
     splits: dict[str, dict[str, int | str]] = Field(default={})
-    """By split: its rows, its distinct keys where compared, and its first and last time where there is a time."""
+    """By split: number of rows; distinct keys, if keys were compared; first and last time, if there is a time column."""
 
 
 class Validated(Result):
     """The result of the validation stage."""
 
     anomalies: tuple[Anomaly, ...] = ()
-    """The gravest first."""
+    """The findings, the gravest first."""
     errors: int = 0
     warnings: int = 0
     splits: tuple[dict[str, int | str], ...] = ()
-    """The table of splits, a row each: its rows, its share of all rows, its keys and times; all have the same cells."""
+    """The table of splits, one row per split: rows, share of all rows, keys and times. All its rows have the same cells."""
     proof: tuple[str, ...] = ()
-    """Sentences of what is proven of the splits."""
+    """Statements that are proven of the splits, as sentences."""
     strengths: dict[str, float] = Field(default={})
-    """How well each feature alone predicts the label: an AUC, or an R2."""
+    """By feature: how well it alone predicts the label, as an AUC or R2."""
 
     @property
     def stopping(self) -> list[Anomaly]:
-        """The anomalies that stop a run."""
+        """The anomalies that stop a run: those of the severity error."""
         return [anomaly for anomaly in self.anomalies if anomaly.severity == "error"]
 
 
 def listed(counts: list[tuple[Any, int]], total: int) -> str:
-    """Returns the text of the first `LISTED` of `total` values, each with its rows, and how many more there are."""
+    """Returns a text of the first `LISTED` of `total` values, each with its number of rows, and how many more there are."""
     named = ", ".join(f"{value_text(value)} ({count:,})" for value, count in counts[:LISTED])
     return named + (f" and {total - LISTED:,} more" if total > LISTED else "")
 
 
 def value_text(value: bytes | float, temporal: Temporal | None = None) -> str:
-    """Returns the text of a value: strings quoted and cut to 60 characters, whole numbers without a fraction, and with
-    `temporal` a date or time."""
+    """Returns a value as text. Strings are quoted and cut to 60 characters. Whole numbers have no fraction. With `temporal`, the
+    unit of a date or time, the text is that date or time."""
     if isinstance(value, bytes):
         text = value.decode("utf-8", "backslashreplace")
         return repr(short(text, 60))

@@ -1,4 +1,4 @@
-"""The config of validation: its limits, and the severity of each kind of finding, for all columns and for single ones.
+"""The config of validation: limits, and the severity of each kind of finding, for all columns or for single ones.
 
 validation:
   max_missing: 0.05
@@ -18,11 +18,11 @@ from headway.validation.anomaly import KINDS, Anomaly
 
 Severity = Literal["error", "warning", "info", "ignore"]
 LEAKAGE = 0.999
-"""The AUC or R2 that no feature is expected to reach alone (`headway.validation.leaks`)."""
+"""The AUC or R2 from which on a single feature is reported as a possible leak (`headway.validation.leaks`)."""
 
 
 class DriftConfig(Frozen):
-    """The distances beyond which train rows have drifted from the champion's, or serving rows from train rows."""
+    """The distances beyond which rows have drifted: train rows from the champion's, or serving rows from train rows."""
 
     l_infinity: float = Field(default=0.1, ge=0, description="text: the most that one value's share may change")
     jensen_shannon: float = Field(default=0.1, ge=0, description="numbers: divergence in bits, from 0 to 1")
@@ -81,17 +81,17 @@ class ValidateConfig(Frozen):
     columns: dict[str, ColumnValidation] = Field(default={}, description="settings of single columns")
 
     def check(self, schema: Schema, *, where: str) -> None:
-        """Check that the schema has the columns that settings are for.
+        """Check that the schema has every column that `columns` has settings for.
 
         Raises:
-            ConfigError: it lacks one.
+            ConfigError: the schema lacks one of these columns.
         """
         for name in self.columns:
             if name != LABEL and name not in schema:
                 raise no_column(name, schema.names(), where=f"{where}: validation.columns")
 
     def with_severity(self, anomaly: Anomaly) -> Anomaly | None:
-        """Returns the anomaly with the severity configured for its column or kind; None when it is to be ignored."""
+        """Returns the anomaly with the severity that is configured for its column or kind. None: this severity is ignore."""
         own, kind = self.columns.get(anomaly.column or ""), anomaly.kind
         severity = (own.severity.get(kind) if own else None) or self.severity.get(kind) or anomaly.severity
         return None if severity == "ignore" else anomaly.model_copy(update={"severity": severity})

@@ -2,14 +2,14 @@
 
 drifted = list(check_drift(train, champion_train, "version 3 (2013-01 to 2013-06)", config))
 
-Train rows are compared with the champion's train rows, and serving rows with train rows: text by the greatest change of
-one value's share (L-infinity), numbers by Jensen-Shannon divergence and by the shift of their quantiles, both by the
-share of missing values. Text with a value over 4,096 bytes is compared by the last alone. Numbers of eval and test are
-compared with those of train for a changed unit and, by time, for values beyond the range of train (`shifted_numbers`).
+Train rows are compared with the train rows of the champion, the version in use. Serving rows are compared with train rows. The
+distance of texts is the greatest change of a value's share (L-infinity). Numbers have two: Jensen-Shannon divergence, and the
+shift of their quantiles. Both have the share of missing values; text with a value over 4,096 bytes has only this one. Numbers of
+eval and test are compared with those of train for a changed unit and, if eval is later, for values beyond train's.
 
-The distances come from mergeable statistics alone. All are symmetric and zero for equal statistics. Numbers are binned by the
-quantiles of both sides together, so that a bin holds about a twentieth of one side and a frequent value has a bin's edge of
-its own.
+All distances are computed from mergeable statistics alone. They are symmetric, and zero for equal statistics. Numbers are binned
+by the quantiles of both sides together. So a bin holds about a twentieth of one side, and a frequent value has an edge of its
+own.
 """
 
 from collections.abc import Collection, Iterator
@@ -29,14 +29,14 @@ from headway.validation.label_checks import BY_CHANCE
 _BINS = 20
 _GRID = np.linspace(0, 1, 1001)
 RESCALED = 10.0
-"""Numbers of a split that are this many times as large or as small as train's numbers may have another unit."""
+"""If numbers of a split are this many times as large as train's, or as small, their unit may have changed."""
 _FEWEST = 100
-"""Fewer numbers than these may be ten times as large by chance."""
+"""The least number of values on each side for this check. Fewer may be ten times as large by chance."""
 INNER = np.linspace(0.05, 0.95, 19)
 
 
 def l_infinity(ours: ColumnStatistics, theirs: ColumnStatistics) -> tuple[float, bytes, float, float]:
-    """Returns the greatest change of a value's share of present rows, the value, and its share on both sides."""
+    """Returns the greatest change of a value's share of the present rows; then that value, and its share on each side."""
     assert ours.text is not None and theirs.text is not None
     n, m = max(ours.values, 1), max(theirs.values, 1)
     largest = -1.0, b"", 0.0, 0.0
@@ -51,7 +51,7 @@ def l_infinity(ours: ColumnStatistics, theirs: ColumnStatistics) -> tuple[float,
 
 
 def jensen_shannon(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
-    """Returns the Jensen-Shannon divergence of two columns in bits, 0 to 1; both must have finite numbers."""
+    """Returns the Jensen-Shannon divergence of two columns in bits, 0 to 1. Both must have finite numbers."""
     inner = np.linspace(0, 1, _BINS + 1)[1:-1].tolist()
     # up to each side's end: two that do not overlap share no bin
     inner.append(1.0)
@@ -73,7 +73,7 @@ def _divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
 
 
 def _bins(column: ColumnStatistics, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns the share of the finite values in each of (-inf, e0], (e0, e1], ..., (en, inf)."""
+    """Returns the share of the finite values in each bin; the bins are (-inf, e0], (e0, e1], ..., (en, inf) for the edges e."""
     if column.numbers is not None:
         values, counts = column.numbers.sorted()
         ends = np.concatenate([[0], np.cumsum(counts)])
@@ -84,8 +84,8 @@ def _bins(column: ColumnStatistics, edges: NDArray[np.float64]) -> NDArray[np.fl
 
 
 def quantile_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
-    """Returns the mean shift of the quantiles as a share of the wider 5% to 95% range: 0 when they are equal, 1 between
-    two different constants."""
+    """Returns the mean shift of the quantiles, as a share of the wider of the two 5% to 95% ranges. It is 0 for equal quantiles,
+    and 1 for two different constants."""
     a, b = ours.quantile(INNER.tolist()), theirs.quantile(INNER.tolist())
     shift = float(np.abs(a - b).mean())
     if not shift:
@@ -95,8 +95,8 @@ def quantile_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float
 
 
 def drift_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float | None:
-    """Returns how far two columns are apart, 0 to 1: the greatest change of a value's share for text, the
-    Jensen-Shannon divergence in bits for numbers; None for other types, for lists, and without counted values."""
+    """Returns the distance of two columns, 0 to 1. For text it is the greatest change of a value's share, for numbers the
+    Jensen-Shannon divergence in bits. None: the types differ, they are lists, or values were not counted."""
     if theirs.type != ours.type or any(side.shape or not _compared(side) for side in (ours, theirs)):
         return None
     if ours.type == "bytes":
@@ -113,11 +113,11 @@ def check_drift(
     rows: str = "train rows",
     where: str = "train",
 ) -> Iterator[Anomaly]:
-    """Yields an anomaly for each limit that a common column exceeds, or one note where either side has too few rows.
+    """Yields an anomaly for each limit that a column of both sides exceeds. If a side has too few rows, yields one note instead.
 
     Args:
-        whose: what messages call the rows of `theirs`, such as the name of the champion.
-        rows: what they call the rows of `ours`.
+        whose: the name of the rows of `theirs` in messages, such as that of the champion's version.
+        rows: the name of the rows of `ours` in messages.
         where: the split of `ours`, or serving.
     """
     if min(ours.rows, theirs.rows) < config.drift.min_rows:
@@ -144,7 +144,7 @@ def check_drift(
 def _differences(
     ours: ColumnStatistics, theirs: ColumnStatistics, rows: str, whose: str, bounds: DriftConfig
 ) -> Iterator[tuple[str | None, str, float, float]]:
-    """Yields, for each difference beyond its limit, the limit's name, the message, the distance, and the limit."""
+    """Yields for each distance beyond its limit: the limit's name in the config or None, the message, the distance, the limit."""
     now, before = _absent(ours), _absent(theirs)
     change = abs(now - before)
     if now == 1 and (1 - before) * ours.rows >= BY_CHANCE:
@@ -179,13 +179,13 @@ def _differences(
 def shifted_numbers(
     split: str, ours: SplitStatistics, theirs: SplitStatistics, features: Collection[str], *, by_time: bool
 ) -> Iterator[Anomaly]:
-    """Report numeric columns of a split whose values all lie beyond train's range (by time, as a counter or a sum
-    does). Also report columns ten times as large as in train, or a tenth as large: their unit may have changed.
+    """Report numeric columns of a split that are ten times as large as in train, or a tenth: their unit may have changed. With
+    `by_time`, also report columns whose values all lie beyond train's range, as those of a counter or a sum do.
 
     Args:
         ours: the statistics of eval or test.
         theirs: the statistics of train.
-        features: the columns that the model learns from, to be checked; the label is only checked for a changed unit.
+        features: the columns to check, which the model learns from. The label is checked too, but only for a changed unit.
     """
     for name, column in ours.columns.items():
         other = theirs.columns.get(name)
@@ -214,8 +214,8 @@ def _beyond(split: str, ours: ColumnStatistics, theirs: ColumnStatistics) -> Ano
 
 
 def _rescaled(split: str, ours: ColumnStatistics, theirs: ColumnStatistics) -> Anomaly | None:
-    """Returns a finding if the median ratio of a column's quantiles to train's is at least 10 or at most 1/10, else
-    None. A new unit changes all quantiles, growth or a rare value only some."""
+    """Returns a finding if a column's quantiles are at least 10 times train's, or at most 1/10, by the median of their ratios.
+    Else returns None. A new unit changes all quantiles; growth or a rare value changes only some."""
     now, before = (np.abs(side.quantile(INNER.tolist())) for side in (ours, theirs))
     both = (now > 0) & (before > 0)
     if 2 * both.sum() < len(INNER):
@@ -239,13 +239,13 @@ def _called(name: str) -> str:
 
 
 def _absent(column: ColumnStatistics) -> float:
-    """Returns the share of rows without a value: null or NaN. Infinite values have a finding of their own."""
+    """Returns the share of rows whose value is null or NaN. An infinite value is not missing: it has its own finding."""
     missing = column.missing if column.type == "bytes" else column.missing + column.nan
     return missing / column.rows if column.rows else 1.0
 
 
 def _compared(column: ColumnStatistics) -> int:
-    """Returns the number of values that can be compared: present texts, or finite numbers."""
+    """Returns the number of values that can be compared: texts that are present, or finite numbers."""
     return column.present if column.type == "bytes" else column.finite
 
 

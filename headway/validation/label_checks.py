@@ -1,6 +1,6 @@
-"""Checks the label: more than one value, the same classes in every split; and the rows' weights.
+"""Checks the label: more than one value, and the same classes in every split. Also checks the rows' weights.
 
-If eval has a class that train lacks, or beyond chance the reverse, it is an error: metrics would mislead.
+It is an error if eval has a class that train lacks, or, beyond chance, lacks a class of train: metrics would mislead.
 
 found = list(check_label("eval", eval_label, train_label, "binary", config))
 """
@@ -16,15 +16,15 @@ from headway.validation.anomaly import Anomaly, finding, listed, value_text
 from headway.validation.config import ValidateConfig
 
 BY_CHANCE = 5.0
-"""With so many expected rows of a class or value, having none is no accident: chance does so in 0.7% of draws."""
+"""If so many rows of a class or value are expected, having none is no accident: chance does so in 0.7% of draws."""
 AUTO_MOST_CLASSES = 20
-"""Integer labels with more values than this are a regression, unless the pipeline says otherwise."""
+"""The most values of an integer label that count as classes. With more it is a regression, unless the pipeline names a task."""
 
 
 def check_label(
     split: str, label: ColumnStatistics, train: ColumnStatistics | None, task: str, config: ValidateConfig
 ) -> Iterator[Anomaly]:
-    """Yields problems of a split's label: infinite values, one value only, classes that it or train lacks."""
+    """Yields findings on a split's label: infinite values, only one value, classes that train or the split lacks."""
     if label.infinite:
         message = f"the label is infinite in {label.infinite:,} of {label.rows:,} {split} rows, which are ignored"
         fix = "filter them (source.where), or mend the label expression"
@@ -41,7 +41,7 @@ def check_label(
 
 
 def check_weights(split: str, weight: ColumnStatistics) -> Iterator[Anomaly]:
-    """Yields problems of the weights of a split's rows: below 0, not finite, or missing."""
+    """Yields findings on the weights of a split's rows: below 0, not finite, or missing."""
     name, fix = weight.name, "mend the column, or leave these rows out (source.where)"
     if weight.minimum is not None and weight.minimum < 0:
         message = f"column {name!r} weights a row of {split} by {weight.minimum:g}: a weight is not below 0"
@@ -55,7 +55,7 @@ def check_weights(split: str, weight: ColumnStatistics) -> Iterator[Anomaly]:
 
 
 def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> Iterator[Anomaly]:
-    """Report classes of this split that train lacks, and classes of train that this split lacks."""
+    """Yields findings on classes of the split that train lacks, and on classes of train that the split lacks."""
     ours, theirs = train.top(), label.top()
     unseen = [(value, count) for value, count in theirs if value not in {value for value, _ in ours}]
     if unseen:
@@ -84,8 +84,8 @@ def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> It
 
 
 def check_vanished_classes(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> Iterator[Anomaly]:
-    """Report classes of the champion's train rows (`theirs`) that no train row has now (`ours`), beyond chance; both
-    labels must be classes that were counted completely."""
+    """Report classes of the champion's train rows (`theirs`) that no train row has now (`ours`), unless chance explains it. Both
+    labels must be classes, and all their values counted."""
     values, share = {value for value, _ in ours.top()}, ours.present / max(theirs.present, 1)
     gone = [(value, count) for value, count in theirs.top() if value not in values and count * share >= BY_CHANCE]
     if gone:
@@ -95,7 +95,7 @@ def check_vanished_classes(ours: ColumnStatistics, theirs: ColumnStatistics, who
 
 
 def is_class(task: str, label: ColumnStatistics) -> bool:
-    """Returns whether the label has classes, by the task or, for auto, its values; False where not all were counted."""
+    """Returns whether the label has classes, by the task or, with auto, by its values. False if not all values were counted."""
     if not label.complete or not label.distinct:
         return False
     if (known := _known(task)) is not None:
@@ -105,7 +105,7 @@ def is_class(task: str, label: ColumnStatistics) -> bool:
 
 
 def label_kind(task: str, label: ColumnStatistics) -> str:
-    """Returns binary, multiclass or regression (any number): by the config or by the label's statistics."""
+    """Returns binary, multiclass, or regression for any number. The task decides or, with auto, the label's statistics."""
     if (known := _known(task)) is not None and known.has_classes:
         return "multiclass" if known.per_class else "binary"
     if not is_class(task, label):
@@ -114,5 +114,5 @@ def label_kind(task: str, label: ColumnStatistics) -> str:
 
 
 def _known(task: str) -> Task | None:
-    """Returns the task that the pipeline names; None if it names none, or a task of the user's own module."""
+    """Returns the task that the pipeline names. None: it is auto, or a task of the user's own module."""
     return None if task == "auto" or ":" in task else task_of(task)

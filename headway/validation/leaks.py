@@ -3,15 +3,15 @@
     alone = strengths(train, names, "binary")              # {"delay": 0.97, "hour": 0.58}
     list(check_leakage(train, alone, "binary", LEAKAGE))   # findings, with the question that only a person can answer
 
-One feature predicts the label of each half of the sampled rows from the other half: a number by a line, and by a line
-in each of its quantile ranges; others, and numbers of few values, by the mean label of each value. A missing value is a
-value, and whether there is one is tried too. So a column of unique values predicts nothing. The figure is the AUC; for
-several classes the mean AUC of up to five against the others; for a number R2 of values or ranks.
+Each half of the sampled rows is used to predict the label of the other half from one feature. A number predicts by a line, and by
+a line in each of its quantile ranges. Other values, and numbers of few values, predict by the mean label of each value. A missing
+value is a value too, and whether there is one is also tried. So a column of unique values predicts nothing. The figure is the
+AUC; for several classes the mean AUC of up to five against the others; for a number R2 of values or ranks.
 
-A strong feature is no leak. Reported are only columns so near to certain as no feature is: LEAKAGE, one pair of rows in
-a thousand in the wrong order. Labels themselves are seldom written down that well: in ten much used test sets at least
-3.3% of them were wrong on average (Northcutt, Athalye and Mueller, "Pervasive label errors in test sets", 2021), and
-what does not come from the label does not repeat its errors. Driverless AI drops a feature at the same AUC or R2.
+A strong feature need not be a leak. Only a column is reported that is nearer to certain than features are. With `LEAKAGE`, that
+is one pair of rows in a thousand in the wrong order. Labels are seldom that exact: in ten much used test sets at least 3.3% were
+wrong on average (Northcutt, Athalye and Mueller, "Pervasive label errors in test sets", 2021). What does not come from the label
+does not repeat these errors. Driverless AI drops a feature at the same AUC or R2.
 """
 
 import json
@@ -34,15 +34,15 @@ from headway.validation.anomaly import Anomaly, finding
 from headway.validation.config import LEAKAGE
 
 LEAST_ROWS, LEAST_OF_A_CLASS = 150, 30
-"""The least sampled rows, and rows of a class. With fewer a feature may look like a leak by chance: of features of AUC
-0.99, one in 18 did in 100 rows, and one in 100 in 150 rows."""
+"""The least number of sampled rows, and of rows of a class. With fewer, chance may make a feature look like a leak: of features
+of AUC 0.99, one in 18 did in 100 rows, and one in 100 in 150 rows."""
 _RANGES, _ROWS_OF_A_RANGE, _ROWS_OF_A_VALUE = 32, 64, 16
-"""The most quantile ranges of a number, the least sampled rows of a range, and the least rows per value, on average, of
-a number that is predicted from value by value: a line, or a mean label, is then more than noise."""
+"""The most quantile ranges of a number; the least sampled rows of a range; and the least rows per value, on average, of a number
+that is predicted from value by value. With these, a line or a mean label is more than noise."""
 _CLASSES = 5
-"""The most classes that are predicted, the commonest: each takes as long as a table of two classes."""
+"""The most classes that are predicted, the commonest ones. Each class takes as long as a table of two classes."""
 _FEW_ROWS = 0.1
-"""The number of rows with the mean label that are added to each value's or range's rows."""
+"""The weight of the overall mean label, in rows, when the mean label of a value or range is computed."""
 Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ def check_leakage(train: SplitStatistics, alone: Mapping[str, float], task: str,
     """Yields a finding for each column whose strength reaches `bound`, or a note that leakage was not checked.
 
     Args:
-        alone: `strengths` of the columns.
+        alone: by column, how well it alone predicts the label (`strengths`).
         task: binary, multiclass or regression.
         bound: the AUC or R2 from which on a column is reported.
     """
@@ -78,15 +78,15 @@ def check_leakage(train: SplitStatistics, alone: Mapping[str, float], task: str,
 
 @dataclass(frozen=True)
 class Leak:
-    """A column that alone predicts the label as hardly any feature does."""
+    """A column that alone predicts the label nearly without error, and so may be a leak."""
 
     column: str
     how: str
-    """How it predicts, as a predicate: "ranks the label with an AUC of 0.9996"."""
+    """How the column predicts, as a predicate: "ranks the label with an AUC of 0.9996"."""
 
 
 def leaks(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float = LEAKAGE) -> Iterator[Leak]:
-    """Yields the columns whose strength in `alone` reaches `bound`; none where too few rows were sampled."""
+    """Yields the columns whose strength in `alone` reaches `bound`. Yields none if too few rows were sampled."""
     rows = sampled_rows(train, task)
     if rows is None:
         return
@@ -104,13 +104,13 @@ def leaks(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: 
 
 
 def strengths(train: SplitStatistics, names: Collection[str], task: str) -> dict[str, float]:
-    """Returns how well each column alone predicts the label, out of fold; empty with too few sampled rows or classes.
+    """Returns how well each column alone predicts the label, out of fold. Empty if too few rows or classes were sampled.
 
     Args:
         task: binary, multiclass or regression.
 
     Returns:
-        The AUC, the mean AUC of the classes, or R2.
+        By column: the AUC, for several classes their mean AUC, or for a regression R2.
     """
     rows = sampled_rows(train, task)
     if rows is None or not len(targets := _targets(rows.column(LABEL), task)):
@@ -126,23 +126,23 @@ def strengths(train: SplitStatistics, names: Collection[str], task: str) -> dict
 
 
 def sampled_rows(train: SplitStatistics, task: str) -> pa.Table | None:
-    """Returns the sampled train rows: for classes the class-balanced sample, if one was kept. None: too few rows."""
+    """Returns the sampled train rows; with classes, those of the sample by class, if there is one. None: too few rows."""
     rows = train.by_label.table() if task != "regression" else None
     rows = train.sample.table() if rows is None else rows
     return None if rows is None or LABEL not in rows.column_names or len(rows) < LEAST_ROWS else rows
 
 
 def column_indices(rows: pa.Table, names: Collection[str]) -> dict[str, int]:
-    """Returns the position of each named column, in one pass: a table of thousands searches all names for each."""
+    """Returns the position of each named column, found in one pass: pyarrow would search all names for each."""
     named = set(names)
     return {name: place for place, name in enumerate(rows.column_names) if name in named}
 
 
 def _targets(label: pa.ChunkedArray, task: str) -> Floats:
-    """Returns the targets, one per row of the array: 0 and 1 for each class against the others (of two classes only the
-    second); of a number its values and their ranks.
+    """Returns the targets to predict, one per row of the array. For classes: 0 and 1 for each class against the others (of two
+    classes only the second). For a regression: the label's values, and their ranks.
 
-    The array has no row where the label has too few rows, values or classes.
+    The array has no row if the label has too few rows, values or classes.
     """
     nothing = np.empty((0, len(label)))
     if task == "regression":
@@ -159,14 +159,14 @@ def _targets(label: pa.ChunkedArray, task: str) -> Floats:
 
 
 def _classification(values: pa.ChunkedArray, targets: Floats) -> float:
-    """Returns the mean AUC of the targets by the column: the greatest of all ways to predict (`_ways`)."""
+    """Returns the mean AUC with which the column predicts the targets, by the best of all ways to predict (`_ways`)."""
     return max(_mean_auc(codes, along, targets) for codes, along in _ways(values))
 
 
 def _regression(values: pa.ChunkedArray, targets: Floats) -> float:
-    """Returns the greatest R2 of all ways (`_ways`): of the label's values by the column's, or of ranks by ranks.
+    """Returns the greatest R2 of all ways (`_ways`): the label's values from the column's values, or ranks from ranks.
 
-    Ranks find a copy on another scale, such as a logarithm; values a copy with noise that is small beside the largest.
+    Ranks find a copy on another scale, such as a logarithm. Values find a copy with noise that is small beside the largest value.
     """
     scores = []
     floats = numbers(values)[0] if _is_quantity(values) else None
@@ -181,13 +181,13 @@ def _regression(values: pa.ChunkedArray, targets: Floats) -> float:
 
 
 def _presence(values: pa.ChunkedArray, targets: Floats) -> float:
-    """Returns the mean AUC of the targets by whether a row has a value; 0.5 where all have one."""
+    """Returns the mean AUC with which the targets follow from whether a row has a value; 0.5 if all rows have one."""
     missing = _missing(values)
     return _mean_auc(missing.astype(np.int64), np.zeros(len(missing)), targets) if missing.any() else 0.5
 
 
 def _mean_auc(codes: Codes, along: Floats, targets: Floats) -> float:
-    """Returns the mean AUC over the targets and the two halves. Each half is predicted from the other one."""
+    """Returns the mean AUC over the targets and the two halves of the rows. Each half is predicted from the other half."""
     scores = []
     for target in targets:
         predicted = _out_of_fold(codes, along, target)
@@ -205,8 +205,8 @@ def _is_quantity(values: pa.ChunkedArray) -> bool:
 
 
 def _ways(values: pa.ChunkedArray) -> Iterator[tuple[Codes, Floats]]:
-    """Yields each way to predict from a column: the code of each row's value or range, and the row's position along a
-    line (0 in all rows: there is no line)."""
+    """Yields each way to predict from a column, as two arrays: the code of each row's value or range, and the row's position
+    along a line. A position of 0 in all rows means that there is no line."""
     missing = _missing(values)
     _, codes, counts = np.unique(values.fill_null(0).to_numpy(), return_inverse=True, return_counts=True)
     rows, quantity = len(codes), _is_quantity(values)
@@ -226,7 +226,7 @@ def _ways(values: pa.ChunkedArray) -> Iterator[tuple[Codes, Floats]]:
 
 
 def _out_of_fold(codes: Codes, along: Floats, target: Floats) -> Floats:
-    """Returns each row's prediction from the other half's rows of the same code: their mean, and the line through
+    """Returns a prediction for each row, from the rows of the same code in the other half: their mean target, and a line through
     them."""
     half, width = np.arange(len(codes)) % 2, int(codes.max()) + 1
     predicted = np.empty(len(codes))
@@ -244,7 +244,7 @@ def _out_of_fold(codes: Codes, along: Floats, target: Floats) -> Floats:
 
 
 def check_constant(column: ColumnStatistics) -> Iterator[Anomaly]:
-    """Yields a finding if a column has the same value in every train row; a missing value counts as another one."""
+    """Yields a finding if a column has the same value in every train row. A missing value would be another value."""
     if column.distinct == 1 and not (column.missing or column.nan or column.infinite):
         message = f"column {column.name!r} has the same value in all {column.rows:,} train rows"
         fix = f"leave it out: {column_yaml(column.name, 'ignore')}"
@@ -252,8 +252,8 @@ def check_constant(column: ColumnStatistics) -> Iterator[Anomaly]:
 
 
 def repeated(train: SplitStatistics, names: Collection[str]) -> dict[str, str]:
-    """Returns the columns that repeat an earlier one, each with that one's name: both have equal statistics over all
-    rows and equal values in each sampled row."""
+    """Returns the columns that repeat an earlier column, each with the name of the earlier one. The two have equal statistics
+    over all rows, and equal values in each sampled row."""
     rows, found = train.sample.table(), dict[str, str]()
     if rows is None:
         return found

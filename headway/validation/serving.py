@@ -1,10 +1,10 @@
 """Computes statistics of rows without labels, to compare with train: of a file of serving rows, or a span's raw files.
 
     served = serving_rows(Path("requests.jsonl"), feature_columns)
-    served.statistics, served.unfit          # of the rows that fit; (number of the others, the first)
+    served.statistics, served.unfit          # of the rows that fit; the number of the other rows, with the first one's reason
 
-A file of serving rows holds one row per line as JSON ({"carrier": "AA", "distance": 733}), or is a TFRecord of
-tf.Examples; either is read as ingest reads it. Features that no row names count as missing in all of them.
+A file of serving rows holds one row per line as JSON ({"carrier": "AA", "distance": 733}), or is a TFRecord of tf.Examples. Both
+are read as ingest reads them. A feature that no row names counts as missing in all rows.
 """
 
 import re
@@ -35,11 +35,11 @@ class ServingRows:
     rows: int
     statistics: SplitStatistics
     unfit: tuple[int, str]
-    """The number of rows that are broken or do not fit, and a text on the first of them: its number and reason."""
+    """The number of rows that are broken or do not fit; and the number and reason of the first such row, as text."""
 
 
 def checksum(path: Path) -> dict[str, int | str]:
-    """Returns the size and crc32c of a file of serving rows; DataError when it cannot be read."""
+    """Returns the size ("bytes") and the CRC ("crc32c") of a file of serving rows. DataError if the file cannot be read."""
     size, crc = filesystem.checksum(str(path))
     return {"bytes": size, "crc32c": crc}
 
@@ -74,7 +74,7 @@ def serving_rows(path: Path, columns: Sequence[Column]) -> ServingRows:
 
 
 def _chunks(path: Path, columns: Sequence[Column]) -> Iterator[tuple[Chunk, int]]:
-    """Yields chunks of rows, each with the number of rows before its range: positions in a chunk count from there."""
+    """Yields chunks of rows, each with the number of rows before its range: a chunk counts positions from its range's start."""
     with open_file(str(path)) as file:
         head, size = file.read(len(_GZIP)), file.size()
         file.seek(0)
@@ -92,10 +92,10 @@ def _chunks(path: Path, columns: Sequence[Column]) -> Iterator[tuple[Chunk, int]
 
 
 def span_statistics(source: SourceConfig, span: str, columns: list[Column], monitor: Monitor) -> SplitStatistics:
-    """Returns statistics of a span's raw columns, whether or not its rows have a label.
+    """Returns statistics of the raw columns of a span. Rows without a label are counted too.
 
     Args:
-        columns: the columns to count, in their stored types; a row with a value that does not fit is left out.
+        columns: the columns to count, in their stored types. A row with a value that does not fit is left out.
     """
     reader, of_span = open_source(source, columns=columns), files(source, span)
     read = [column.model_copy(update={"nullable": True}) for column in columns]

@@ -3,8 +3,8 @@
     result = validate(ValidateRequest(...), out, monitor)
     Validated.model_validate(result).stopping     # what stops the run
 
-Each anomaly has a severity, a sentence that a person understands, with its numbers, and a fix. The checks stand in
-`headway.validation`; this is the stage that calls them.
+Each anomaly has a severity, a message that a person understands, with its numbers, and a fix. The other modules of
+`headway.validation` hold the checks; this module calls them.
 """
 
 import json
@@ -36,7 +36,7 @@ from headway.validation.value_checks import check_columns
 VERSION = 13
 FILE = "validation.json"
 PROOF = "splits.json"
-"""The file in which the leakage proof's stage leaves its result."""
+"""The name of the file in which the stage of the leakage proof leaves its result."""
 MOST_UNLABELLED = 0.1
 """The share of rows without a label above which validation warns."""
 
@@ -50,19 +50,19 @@ class SpanFacts(Frozen):
     quarantined: int
     filtered: int
     ingested: str = ""
-    """The fingerprint of the span's ingest output."""
+    """The fingerprint of the ingest output of the span."""
 
     def as_key(self) -> object:
         return [self.span, self.ingested]
 
 
 class ChampionFacts(Frozen):
-    """The champion's training data."""
+    """What validation needs of the champion, the version in use: its name and the statistics of its training data."""
 
     name: str
-    """Its name in messages: `version 3 (2013-01 to 2013-06)`."""
+    """The champion's name in messages: `version 3 (2013-01 to 2013-06)`."""
     statistics: Ref[WindowStatistics] | None
-    """The statistics of the champion's training data; None when they are gone from the store."""
+    """The statistics of the champion's training data. None: the store no longer has them."""
 
     def as_key(self) -> object:
         return {"name": self.name, "statistics": self.statistics}
@@ -74,41 +74,41 @@ class ValidateRequest(Stage[Validated]):
         ValidateConfig()
     )
     served: Annotated[dict[str, int | str] | None, Key("serving", always=True)] = None
-    """The checksum of the serving rows."""
+    """The size and checksum of the file of serving rows. None: there is no such file."""
     schema_: Annotated[Schema, Key("schema", of=Schema.digest)] = Field(alias="schema")
     task: Annotated[TaskOrAuto, Key(always=True)] = "auto"
     columns: Annotated[tuple[Column, ...], Key("features", always=True)] = ()
-    """The features as they are stored, to read serving rows by."""
+    """The features as they are stored. Serving rows are read in these types."""
     champion: Annotated[ChampionFacts | None, Key(always=True)] = None
     split: Annotated[SplitConfig | None, Key(of=lambda split: split and split.at_ingest(), always=True)] = None
-    """How rows were split; None: the splits are not compared with each other."""
+    """How rows were split. None: the splits are not compared with each other."""
     unread: Annotated[tuple[str, ...], Key()] = ()
-    """Columns of the newest files that the schema does not have."""
+    """The columns of the newest files that are not in the schema."""
     statistics: Annotated[Ref[WindowStatistics], Key("inputs", "statistics")]
     """The statistics of the window, with a folder for each split."""
     proof: Annotated[Ref[SplitProof] | None, Key("inputs", "splits", always=True)] = None
-    """The result of the leakage proof; None: keys and times are not reported."""
+    """The result of the leakage proof. None: nothing is reported on keys and times."""
     spans: Annotated[tuple[SpanFacts, ...], Key("inputs", "spans")]
     splits: tuple[str, ...]
     stored: tuple[str, ...] = ()
     """The columns that each split's statistics must have."""
     weight: str | None = None
-    """The column that says how much a row counts."""
+    """The column that says how much a row counts. None: all rows count the same."""
     features: tuple[str, ...] | None = None
-    """The columns that the model learns from; None: all but the label."""
+    """The columns that the model learns from. None: all but the label."""
     auto: Annotated[tuple[str, ...], Key()] = ()
-    """The features whose transform is chosen automatically: it leaves out identifiers and columns with one value."""
+    """The features whose transform is chosen automatically. Identifiers and columns with one value are then left out."""
     serving: Path | None = None
-    """The file of serving rows."""
+    """The file of serving rows. None: there are none to compare."""
     filters: bool = True
-    """Whether there is a filter (source.where); without one, the rows that ingest left out have no label."""
+    """Whether the pipeline has a filter (source.where). If not, all rows that ingest left out lack a label."""
     rows: SampledShards | None = None
-    """The train and eval rows to look for units in; None: none is looked for, as where eval is later than train."""
+    """The train and eval rows in which to look for a unit, such as a patient. None: no unit is looked for."""
 
 
 def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """Checks the window, logs what is no error, writes out/validation.json and returns it, a `Validated` as JSON.
-    An anomaly never fails the stage: the result is kept, and the caller decides by `Validated.stopping`."""
+    """Checks the window. Logs each anomaly that is no error, writes out/validation.json and returns it, a `Validated` as JSON. An
+    anomaly never fails the stage: the result is kept, and the caller decides by `Validated.stopping`."""
     known = request.schema_.columns
     splits = {name: SplitStatistics.load(request.statistics.file / name).with_units(known) for name in request.splits}
     alone = _strengths(request, splits)
@@ -141,7 +141,7 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
 
 
 def _proof(request: ValidateRequest) -> SplitProof:
-    """Returns the result of the leakage proof, empty without one; DataError when its file is damaged."""
+    """Returns the result of the leakage proof, an empty one if there was no proof. DataError if its file is damaged."""
     if request.proof is None:
         return SplitProof()
     path = request.proof.file / PROOF
@@ -152,8 +152,8 @@ def _proof(request: ValidateRequest) -> SplitProof:
 
 
 def _table(splits: Mapping[str, SplitStatistics], proof: SplitProof) -> tuple[dict[str, int | str], ...]:
-    """Returns the table of splits, a row each: its rows, share, keys and times. All rows have the same cells, empty
-    where a split has no such figure."""
+    """Returns the table of splits, a row per split: rows, share, keys and times. All rows have the same cells. A cell is empty if
+    the split has no such figure."""
     total, table = sum(statistics.rows for statistics in splits.values()), list[dict[str, int | str]]()
     for name, statistics in splits.items():
         share = statistics.rows / total if total else 0.0
@@ -186,7 +186,7 @@ def _rejects_too_many(span: SpanFacts, request: ValidateRequest) -> bool:
 
 
 def _source(request: ValidateRequest) -> Iterator[Anomaly]:
-    """Yields findings on what ingest left out: rejected rows, rows without a label, columns that the schema lacks."""
+    """Yields findings on what ingest left out: rejected rows, rows without a label, columns that are not in the schema."""
     read, rejected, filtered = (
         sum(getattr(span, what) for span in request.spans) for what in ("read", "quarantined", "filtered")
     )
@@ -230,12 +230,12 @@ def _features(request: ValidateRequest, train: SplitStatistics) -> list[str]:
 
 
 def _left_out(request: ValidateRequest) -> set[str]:
-    """Returns the identifiers that the transform leaves out by itself. New ones in new rows are no drift."""
+    """Returns the identifiers that the automatic transform leaves out. Their new values in new rows are no drift."""
     return {column.name for column in request.schema_.columns if column.meaning == "identifier"} & {*request.auto}
 
 
 def _strengths(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> dict[str, float]:
-    """Returns how well each feature alone predicts the label in train; empty without train rows or a label."""
+    """Returns by feature how well it alone predicts the label of train rows. Empty if there are no such rows or no label."""
     train = splits.get("train")
     label = None if train is None else train.columns.get(LABEL)
     if train is None or label is None or not train.rows:

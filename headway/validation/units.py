@@ -1,20 +1,20 @@
-"""Finds the unit that rows belong to, such as a patient or a machine, and warns where its rows are in train and in eval.
+"""Finds the unit that rows belong to, such as a patient or a machine. Warns if rows of one unit are in train and in eval.
 
     rows = shards_to_sample({"train": [Examples(...)], "eval": [Examples(...)]})  # which shards to read, and how far
     list(torn_units(rows, train_statistics, "binary"))
     unit = find_unit(batch, ["mrn", "age", "sex", "dose"], "binary")             # batch has the column `label`
     unit.column, unit.constant, unit.correlation                                 # "mrn", ("age", "sex"), 0.31
 
-A unit is a column, whatever its name, whose values come again in most rows. Two other columns are the same in all rows
-of one unit, and neither is a function of the other: a city and its country, or a price with and without tax, are no
-evidence. And the labels of its rows are more alike than the columns explain. A model that learns units by heart must
-not be judged by further rows of the same units.
+A unit is a column, whatever its name, whose values come again in most rows. Two other columns must be the same in all rows of a
+unit, and neither may be a function of the other: a city and its country, or a price with and without tax, are no evidence. And
+the labels of a unit's rows must be more alike than the columns explain. If a model learns units by heart, it must not be judged
+by further rows of the same units.
 
-Where there are no two such columns, a unit looks like a category of many values. Such a column is reported only if its
-values look like serial numbers (17, P00417). A number that the label follows, such as an age or a distance, is no unit.
+Without two such columns, a unit looks like a category of many values. Then the column is reported only if its values look like
+serial numbers (17, P00417). A number that the label follows, such as an age or a distance, is no unit.
 
-Rows are read from the same ranges of the raw files for all splits, so that rows of one unit, which are often
-neighbours, are seen on both sides; at most `most_rows` of them, and `MOST_COLUMNS` columns.
+For all splits, rows are read from the same ranges of the raw files. Rows of a unit are often neighbours there, so that both sides
+have some. At most `most_rows` rows and `MOST_COLUMNS` columns are read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from headway.config import Frozen
 from headway.messages import agree, counted, number, percent, some
 from headway.records.decode import decode
-from headway.records.encode import total
+from headway.records.encode import total_rows
 from headway.records.tfrecord import read_records
 from headway.schema.columns import LABEL, Column, column_yaml
 from headway.schema_inference.identifiers import TIMES, words_of
@@ -44,28 +44,28 @@ from headway.tabular.list_arrays import as_batch, decoded, is_number, is_text, v
 from headway.validation.anomaly import Anomaly, finding
 
 MOST_CELLS, MOST_ROWS = 1_000_000, 100_000
-"""The most cells and rows that are looked at, in blocks spread evenly over the rows."""
+"""The most cells and the most rows that are looked at, in blocks spread evenly over the rows."""
 MOST_COLUMNS = 40
 """The most columns that are looked at. In a wider table the columns with the most recurring values are looked at."""
 LEAST_UNITS = 50
-"""The least number of units, counted as the inverse of Simpson's index; a column of fewer values is a category."""
+"""The least number of units, counted as the inverse of Simpson's index. A column with fewer values is a category."""
 _RANGES = 16
-"""The number of ranges of the raw files that are looked at, spread evenly over them."""
+"""The number of ranges of the raw files that are read, spread evenly over all ranges."""
 _TORN = 0.1
-"""The share of eval rows with a unit that train has too from which on a finding is reported."""
+"""The share of eval rows whose unit is in train too from which on a finding is reported."""
 _BLOCK = 512
 _FEW_ROWS, _NEARLY_ALL = 5_120, 0.9
 _AGAIN = 0.5
-"""The least share of rows that have their unit in common with another row."""
+"""The least share of rows whose unit has another row."""
 _SAME = 0.9
-"""The share of pairs of a unit's rows with equal values, beyond chance, from which on a column is the same in all."""
+"""The share of equal pairs among the rows of a unit, beyond chance, from which on a column is the same in all of them."""
 _BEYOND = 5.0
-"""The z score beyond which an F ratio is no chance: a thousand tests reach it once in three thousand tables."""
+"""The z score beyond which an F ratio is not chance. With a thousand tests a table, one table in three thousand reaches it."""
 _LEAST_ALIKE, _ALIKE_ALONE = 0.03, 0.05
-"""The least correlation of the label within a unit: with it, 16 other rows of a unit raise a model's AUC of 0.60 by
-0.014; and the least one where no other columns confirm the unit (by 0.03)."""
+"""The least correlation of the label within a unit. With it, 16 other rows of a unit raise a model's AUC of 0.60 by 0.014. The
+second is the least one if no other columns confirm the unit; it raises the AUC by 0.03."""
 _UNITS_ALONE, _ROWS_ALONE = 100, 3
-"""The least number of units, and of rows per unit on average, where no other columns confirm the unit."""
+"""The least number of units, and of rows per unit on average, if no other columns confirm the unit."""
 _CODE = r"^[[:alpha:]]{0,8}[-_#/ ]?[0-9]{3,}$|^[0-9A-Fa-f]{8}[-0-9A-Fa-f]{8,}$"
 """A pattern of serial numbers: a number, with letters before it or not, or hexadecimal digits."""
 _CLASSES, _RANGES_OF_A_NUMBER = 5, 32
@@ -77,7 +77,7 @@ Floats = NDArray[np.float64]
 class SampledShard(Input):
     path: Path
     rows: int
-    """The number of rows to read, from the beginning of the shard."""
+    """The number of rows to read from the beginning of the shard."""
 
     def paths(self) -> Sequence[Path]:
         return (self.path,)
@@ -88,17 +88,17 @@ class SampledShards(Frozen):
 
     columns: tuple[Column, ...]
     shards: dict[str, tuple[SampledShard, ...]]
-    """By split, train first."""
+    """The shards of each split; train comes first."""
 
 
 def shards_to_sample(parts: Mapping[str, Sequence[Examples]]) -> SampledShards | None:
-    """Returns which shards to read, and how far; None where no range of the raw files has both train and eval rows."""
+    """Returns which shards to read, and how many rows of each. None: no range of the raw files has both train and eval rows."""
     ranges: dict[tuple[Path, str], dict[str, tuple[Examples, str, int]]] = {}
     for split in ("train", "eval"):
         for part in parts.get(split, ()):
             for shard in part.result["splits"][part.split]["shards"]:
                 place = shard["file"].removeprefix(f"{part.split}-")  # the number of the range
-                ranges.setdefault((part.path, place), {})[split] = part, shard["file"], total(shard["rows"])
+                ranges.setdefault((part.path, place), {})[split] = part, shard["file"], total_rows(shard["rows"])
     both = [place for place, of in ranges.items() if len(of) == 2]
     if not both:
         return None
@@ -120,10 +120,10 @@ def shards_to_sample(parts: Mapping[str, Sequence[Examples]]) -> SampledShards |
 
 
 def torn_units(sampled: SampledShards, train: SplitStatistics, task: str) -> Iterator[Anomaly]:
-    """Report a unit that has rows in train and in eval.
+    """Yields a finding if many eval rows belong to units that train has too.
 
     Args:
-        train: statistics of the train rows, by which the columns to look at are chosen.
+        train: the statistics of the train rows, by which the columns to look at are chosen.
         task: binary, multiclass or regression.
 
     Raises:
@@ -158,7 +158,7 @@ def _fix(unit: Unit, columns: Sequence[Column]) -> str:
 
 
 def _columns(stored: Sequence[Column], train: SplitStatistics) -> list[Column]:
-    """Returns the columns to look at, no labels, lists, times or weights; at most 40, those whose values recur most."""
+    """Returns the columns that may be a unit: no labels, lists, times or weights. At most 40, whose values recur most."""
     plain = [
         column
         for column in stored
@@ -189,21 +189,21 @@ def _rows(sampled: SampledShards, shards: Sequence[SampledShard], columns: Seque
 
 @dataclass(frozen=True)
 class Unit:
-    """A column by whose values rows belong together, such as a patient."""
+    """A column whose values tell which rows belong together, such as a patient's number."""
 
     column: str
     constant: tuple[str, ...]
-    """Other columns that are the same in all rows of a unit."""
+    """The other columns that are the same in all rows of a unit."""
     units: int
     """The number of units among the rows that were looked at."""
     rows: int
     """The number of rows that were looked at."""
     correlation: float
-    """The correlation of the labels of two rows of a unit, beyond what the columns explain; 1: they are all equal."""
+    """The correlation of the labels of two rows of a unit, beyond what the columns explain. 1: all labels of a unit are equal."""
     sure: bool
-    """Whether independent other columns are constant in all rows of a unit. If not, the column may be a category."""
+    """Whether other columns, independent of each other, are constant in each unit. If not, the column may be a category."""
     codes: Codes
-    """The unit of each row that was looked at; each row without a value is a unit of its own."""
+    """The code of each looked-at row's unit. A row without a value is a unit of its own."""
 
     @property
     def why(self) -> str:
@@ -227,13 +227,13 @@ class _Column:
     numbers: Floats | None
     """The values of a column of numbers, 0 for a null; None for text."""
     measured: bool
-    """Whether its numbers have fractions."""
+    """Whether the numbers of the column have fractions."""
     coded: bool
-    """Whether its values may be serial numbers: whole numbers, or texts such as P00417."""
+    """Whether the values may be serial numbers: whole numbers, or texts such as P00417."""
 
     @property
     def units(self) -> Codes:
-        """The unit of each row, from 0, if the column is the unit; each row without a value is a unit of its own."""
+        """The code of each row's unit, from 0, if this column is the unit. A row without a value is a unit of its own."""
         if self.missing is None:
             return self.codes
         codes = np.where(self.missing, self.values + np.arange(len(self.codes)), self.codes)
@@ -241,13 +241,13 @@ class _Column:
 
 
 def most_rows(columns: int) -> int:
-    """Returns the largest number of rows that are looked at in a table of so many columns."""
+    """Returns the largest number of rows that are looked at in a table of `columns` columns."""
     return min(MOST_ROWS, MOST_CELLS // max(1, min(columns, MOST_COLUMNS)))
 
 
 def find_unit(batch: pa.RecordBatch, names: Sequence[str], task: str) -> Unit | None:
-    """Returns the unit of a table's rows: the coarsest column that surely is one, else the one of the highest
-    correlation that may be one; None where there is none.
+    """Returns the unit of a table's rows: of the columns that surely are units, the coarsest. If there is none, of those that may
+    be units, the one with the highest correlation. None: no column may be a unit.
 
     Args:
         batch: the columns `names` in their stored types, and `label`, in any order of rows.
@@ -279,7 +279,7 @@ def find_unit(batch: pa.RecordBatch, names: Sequence[str], task: str) -> Unit | 
 
 
 def _repeats(codes: Codes) -> bool:
-    """Returns whether the column has many distinct values, and most rows share theirs with another row."""
+    """Returns whether a column has many distinct values, and most rows share their value with another row."""
     counts = np.bincount(codes).astype(np.float64)
     many = len(codes) ** 2 >= LEAST_UNITS * float((counts**2).sum())
     return many and counts[counts > 1].sum() >= _AGAIN * len(codes) and 2 * len(counts) <= len(codes)
@@ -302,8 +302,8 @@ def _unit(column: _Column, columns: Sequence[_Column], targets: Sequence[Floats]
 
 
 def _same(codes: Codes, column: _Column) -> bool:
-    """Returns whether a column is the same in nearly all rows of a unit. Each row counts once, so that a unit of many
-    rows, such as all zeros, does not decide for all."""
+    """Returns whether a column is the same in nearly all rows of a unit; `codes` are the rows' units. Each row counts once, so
+    that a unit of many rows, such as all zeros, does not decide for all."""
     sizes = np.bincount(codes)
     pairs, counts = np.unique(codes * column.values + column.codes, return_counts=True)
     size = sizes[pairs // column.values]
@@ -318,8 +318,8 @@ def _same(codes: Codes, column: _Column) -> bool:
 
 
 def _crossed(unit: _Column, constant: Sequence[_Column]) -> bool:
-    """Returns whether two of the columns that are the same in all rows of a unit are evidence for it: not functions of
-    each other, or measures of many values. Columns that the unit's own numbers order do not count."""
+    """Returns whether two of the `constant` columns, the same in all rows of a unit, confirm it: neither is a function of the
+    other, or both are measures of many values. A column that rises or falls with the unit's own numbers does not count."""
     free = [column for column in constant if not _ordered(unit, column)]
     for first, second in itertools.combinations(free, 2):
         if _ordered(first, second):
@@ -332,8 +332,8 @@ def _crossed(unit: _Column, constant: Sequence[_Column]) -> bool:
 
 
 def _is_quantity(column: _Column, codes: Codes, targets: Sequence[Floats]) -> bool:
-    """Returns whether the label follows a column's numbers: their order explains most of what its values tell of the
-    label."""
+    """Returns whether the label follows a column's numbers: their order explains most of what the column's values tell of
+    the label."""
     if column.numbers is None:
         return False
     for target in targets:
@@ -344,7 +344,7 @@ def _is_quantity(column: _Column, codes: Codes, targets: Sequence[Floats]) -> bo
 
 
 def _numbers_things(column: _Column) -> bool:
-    """Returns whether a column may hold serial numbers of about as many rows each: neither words nor measures."""
+    """Returns whether a column may hold serial numbers, each in about as many rows. Words and measures are no serial numbers."""
     counts = np.bincount(column.codes)
     alone = _UNITS_ALONE * _ROWS_ALONE <= _ROWS_ALONE * len(counts) <= len(column.codes)
     return alone and counts.std() <= counts.mean() and column.coded
@@ -353,10 +353,10 @@ def _numbers_things(column: _Column) -> bool:
 def _alike(
     codes: Codes, constant: Sequence[_Column], others: Sequence[_Column], targets: Sequence[Floats]
 ) -> float | None:
-    """Returns the correlation of the label within a unit, after what the columns explain is subtracted; None where
-    chance may explain it.
+    """Returns the correlation of the label within a unit, after what the columns explain is subtracted from the label. None: it
+    may be chance.
 
-    What remains may be a hundredth of the label's variance: the correlation is multiplied by that share.
+    Little of the label's variance may remain, even a hundredth. So the correlation is multiplied by the share that remains.
     """
     best: float | None = None
     for target in targets:
@@ -370,11 +370,11 @@ def _alike(
 
 
 def intraclass(values: Floats, codes: Codes) -> tuple[float, float] | None:
-    """Returns the intraclass correlation by analysis of variance, and the z score of its F ratio (a standard normal by
-    chance); None with too few groups or rows, or no variance within groups.
+    """Returns the intraclass correlation by analysis of variance, and the z score of its F ratio (by chance a standard normal).
+    None: there are too few groups or rows, or no variance within groups.
 
-    Donner, "A review of inference procedures for the intraclass correlation coefficient in the one-way random effects
-    model", 1986; Wilson and Hilferty, "The distribution of chi-square", 1931; Paulson, 1942.
+    Donner, "A review of inference procedures for the intraclass correlation coefficient in the one-way random effects model",
+    1986; Wilson and Hilferty, "The distribution of chi-square", 1931; Paulson, 1942.
     """
     size = np.bincount(codes).astype(np.float64)
     rows, groups = len(values), len(size)
@@ -392,8 +392,8 @@ def intraclass(values: Floats, codes: Codes) -> tuple[float, float] | None:
 
 
 def _likeliest(batch: pa.RecordBatch, names: Sequence[str], places: Mapping[str, int]) -> list[str]:
-    """Returns the columns of numbers and text; of a wide table, by some of its rows, those with most values that recur,
-    before those whose values hardly do."""
+    """Returns the columns of numbers and text to look at. Of a wide table, those with most distinct values in some of its rows;
+    columns in which nearly all values differ come last."""
     kinds = {name: value_type(batch.column(places[name]).type) for name in names}
     names = [name for name in names if is_number(kinds[name]) or is_text(kinds[name])]
     if len(names) <= MOST_COLUMNS:
@@ -405,7 +405,7 @@ def _likeliest(batch: pa.RecordBatch, names: Sequence[str], places: Mapping[str,
 
 
 def _blocks(rows: int, most: int) -> pa.Array:
-    """Returns the indices of the rows to look at: blocks of neighbours, which are often of one unit, spread evenly."""
+    """Returns the indices of the rows to look at: blocks of neighbours, spread evenly. Neighbours are often of one unit."""
     if rows <= most:
         return pa.array(np.arange(rows))
     starts = np.linspace(0, rows - _BLOCK, max(1, most // _BLOCK)).astype(np.int64)
@@ -434,7 +434,7 @@ def _column(name: str, values: pa.Array) -> _Column:
 
 
 def _targets(label: pa.Array, task: str) -> list[Floats]:
-    """Returns the label as numbers: ranks, or 0 and 1 for each of the commonest classes; empty if it has one value."""
+    """Returns the label as numbers: its ranks, or 0 and 1 for each of the commonest classes. Empty if all labels are equal."""
     _, codes, counts = np.unique(label.to_numpy(zero_copy_only=False), return_inverse=True, return_counts=True)
     if len(counts) < 2:
         return []
@@ -445,7 +445,7 @@ def _targets(label: pa.Array, task: str) -> list[Floats]:
 
 
 def _ordered(first: _Column, second: _Column) -> bool:
-    """Returns whether one column of numbers rises or falls with the other, such as a price with and without tax."""
+    """Returns whether one column of numbers rises or falls with the other, as a price with tax does with the price."""
     if first.numbers is None or second.numbers is None:
         return False
     by = first if first.values >= second.values else second
@@ -464,11 +464,11 @@ def _same_in_all(codes: Codes, target: Floats) -> bool:
 
 
 def _residual(target: Floats, constant: Sequence[_Column], units: Codes, others: Sequence[_Column] = ()) -> Floats:
-    """Returns the label minus what the columns, but not units, explain one by one (backfitting; Hastie and Tibshirani,
-    1986): a number by a line in each of its ranges, a text by the mean of its rows in other units.
+    """Returns the label minus what the columns, but not the units, explain one by one (backfitting; Hastie and Tibshirani, 1986).
+    A number explains by a line in each of its ranges, a text by the mean of its rows in other units.
 
     Args:
-        constant: the columns that are the same in all rows of a unit; their ranges are too few to tell units apart.
+        constant: the columns that are the same in all rows of a unit. Their ranges are too few to tell units apart.
     """
     residual = target - target.mean()
     few = max(2, min(_RANGES_OF_A_NUMBER, (int(units.max()) + 1) // (8 * len(constant))))
@@ -482,7 +482,7 @@ def _residual(target: Floats, constant: Sequence[_Column], units: Codes, others:
 
 
 def _by_lines(residual: Floats, column: _Column, most: int) -> Floats:
-    """Returns a numeric column's prediction for each row: its value's mean, or with many values a line per range."""
+    """Returns what a column of numbers predicts for each row: the mean of its value or, with many values, a line per range."""
     assert column.numbers is not None
     codes, along = column.codes, np.zeros(len(residual))
     if column.values > most:
@@ -496,7 +496,7 @@ def _by_lines(residual: Floats, column: _Column, most: int) -> Floats:
 
 
 def _means_of_other_units(residual: Floats, column: _Column, units: Codes) -> Floats:
-    """Returns the mean residual of each row's value in other units, shrunk to 0 as if by one more unit."""
+    """Returns for each row the mean residual of its value in other units, shrunk to 0 as if by one more unit."""
     of_value, of_both = column.codes, np.unique(column.codes * (int(units.max()) + 1) + units, return_inverse=True)[1]
     sums, counts = np.bincount(of_value, residual)[of_value], np.bincount(of_value)[of_value]
     others = sums - np.bincount(of_both, residual)[of_both]

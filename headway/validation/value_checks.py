@@ -22,10 +22,10 @@ def check_columns(
     config: ValidateConfig,
     later: Collection[str] = (),
 ) -> Iterator[Anomaly]:
-    """Yields problems of a split's columns, except the label.
+    """Yields findings on the columns of a split, except the label.
 
     Args:
-        later: columns that first appear in a later span than the window's first, which may lack them.
+        later: the columns that first appear after the window's first span; rows of earlier spans may lack their values.
     """
     for name in stored:
         if name not in statistics.columns:

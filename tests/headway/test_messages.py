@@ -4,10 +4,10 @@ import pytest
 
 from headway.messages import (
     agree,
-    between,
     counted,
     did_you_mean,
     ends,
+    interval_text,
     metric_text,
     number,
     p_text,
@@ -45,9 +45,9 @@ def test_a_share_is_not_rounded_to_nothing_or_to_all():
 
 
 def test_an_interval_says_its_confidence_and_nothing_of_its_numbers_is_taken_for_it():
-    assert between((-10.95, 0.2), 0.95) == "95% interval -10.95 to +0.2"
-    assert between((0.95, 2.0), 0.975) == "97.5% interval +0.95 to +2"
-    assert between((-0.003, 0.001)) == "interval -0.003 to +0.001" and between(None, 0.9) == "no interval"
+    assert interval_text((-10.95, 0.2), 0.95) == "95% interval -10.95 to +0.2"
+    assert interval_text((0.95, 2.0), 0.975) == "97.5% interval +0.95 to +2"
+    assert interval_text((-0.003, 0.001)) == "interval -0.003 to +0.001" and interval_text(None, 0.9) == "no interval"
 
 
 def test_a_p_value_and_what_is_as_good_as_nothing():

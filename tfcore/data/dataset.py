@@ -4,20 +4,20 @@
     for stack in with_data_errors(training_dataset(plan, inputs, batch=256, stack=32), shards):
         stack["numeric"]                     # float32 [32, 256, n]
 
-Each link is a function `(dataset, ...) -> dataset`, and `training_dataset` puts them one behind the other. Of each epoch:
+Each link is a function `(dataset, ...) -> dataset`, and `training_dataset` puts the links one behind the other. For each epoch:
 
-    Reader.in_epoch   its records in its order, from files or from memory; nothing is parsed yet
-    prepare           decode: model inputs, label and weight of each record
-                      select: without the rows that are held out; or with rows left out and repeated by their class
-                      as_many: the same rows, or an error where a link before it gives more or fewer
-    cut_windows       the rows that are shuffled together
-    shuffle           their order, a pure function of (seed, epoch, window)
-    vary              augmentation, each row by its epoch and its place in it
+    Reader.in_epoch   gives the records in the order of the epoch, from files or from memory; nothing is parsed yet
+    prepare           decode: computes model inputs, label and weight of each record
+                      select: leaves out rows that are held out; or leaves out and repeats rows by their class
+                      as_many: fails if a link before it gives more or fewer rows than the plan counts
+    cut_windows       cuts the rows into windows, each of which is shuffled as a whole
+    shuffle           permutes each window, by a pure function of (seed, epoch, window)
+    vary              augments each row, by its epoch and its position in the epoch
 
-and behind the last row of an epoch comes the first of the next: `rebatch`, and `stack`. Rows that stay in memory
-(`RowCache`) are prepared once, and begin at their windows. A link of one's own goes between two of these. Rows never pass
-one by one: a record is parsed, transformed and permuted as a whole. `tfcore.data.order` makes the order of rows,
-`tfcore.data.groups` the order of groups.
+The first row of an epoch follows the last row of the epoch before: `rebatch`, and `stack_rows`. Rows that stay in memory
+(`RowCache`) are prepared once; each epoch then begins with `cut_windows`. Put a link of your own between two of these. Rows
+never pass one by one: records are parsed and transformed as a whole, windows are permuted as a whole. `tfcore.data.order` makes
+the order of rows, `tfcore.data.groups` the order of groups.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ from tfcore.transform.raw_column import PackedColumns, RawColumn
 
 AHEAD_STACKS, AHEAD_BYTES = 64, 32 << 20
 AT_ONCE = min(4, cores())
-"""Windows that are shuffled side by side, and stacks that are put together: as many as there are cores would fill the memory of
-a machine that has many."""
+"""The number of windows that are shuffled at the same time, and of stacks that are put together at the same time. One for each
+core would fill the memory of a machine with many cores."""
 ROW = "row"
-"""The one column of rows in memory until they are stacked: int32, the row's position in manifest order."""
+"""The name of the only tensor that cached rows have until they are stacked: their positions in manifest order, int32."""
 _BOUNDS = tf.TensorSpec([None], tf.int64)
 _WINDOW = tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int64)
 _CALLED_AGAIN = PYTHON_NODES - {"PyFuncStateless"}
@@ -72,24 +72,24 @@ class Augmentation(Protocol):
     chunk: int
 
     def extras(self, window: Batch, order: tf.Tensor, skipped: tf.Tensor, epoch: tf.Tensor, first: tf.Tensor) -> Batch:
-        """Returns the columns that `__call__` needs beside the rows `window[order][skipped:]`, to be added to them."""
+        """Returns columns that `__call__` needs for rows `window[order][skipped:]`. `first` rows of the epoch come before."""
 
     def __call__(self, rows: Batch) -> Batch:
-        """Returns the rows with variations, without the columns of `extras`."""
+        """Returns the varied rows, without the columns that `extras` added."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowPlan:
-    """Which rows of the shards an epoch has, and in which order they come; a function of the manifests and the seed."""
+    """Says which rows of the shards an epoch has, and in which order. It depends only on the manifests and the seed."""
 
     shards: Shards
     order: Plan
     holdout: Holdout | None = None
-    """The rows that take part; None: all."""
+    """Says which rows take part; None: all."""
     resample: Resample | None = None
-    """Leaves rows out, or repeats them."""
+    """Says how often each row occurs in an epoch; None: once."""
     groups: GroupOrder | None = None
-    """Batches hold whole groups, in this order, filled up with rows of weight 0. None: rows belong to no groups."""
+    """The order of batches that hold whole groups and are filled up with rows of weight 0. None: rows have no groups."""
 
     @classmethod
     def of(
@@ -102,7 +102,7 @@ class RowPlan:
         window: int = WINDOW_ROWS,
         cycle: int = CYCLE,
     ) -> Self:
-        """Returns a plan without groups."""
+        """Returns a plan for rows without groups."""
         counts: Any = kept_rows(shards, holdout)
         if resample is not None:
 
@@ -112,19 +112,19 @@ class RowPlan:
         return cls(shards, Plan(counts, seed, window=window, cycle=cycle), holdout, resample)
 
     def start(self, step: int, batch: int) -> Start:
-        """Returns where reading begins so that the batch of a step comes first."""
+        """Returns where to begin to read, so that the first batch is that of `step`. `batch` is the number of rows in a batch."""
         return self.order.start(step * batch) if self.groups is None else self.groups.start(step)
 
     def record_rows(self, epoch: tf.Tensor) -> tf.Tensor:
-        """Returns how many rows of each record take part in an epoch, in its order; int64 [records]."""
+        """Returns how many rows of each record take part, in the order in which the epoch reads records; int64 [records]."""
         return numpy_op(lambda epoch: self.order.record_rows(epoch).astype(np.int64), _BOUNDS, stateful=False)(epoch)
 
     def bounds(self, epoch: tf.Tensor) -> tf.Tensor | None:
-        """Returns the first row of each window of an epoch, and the end: int64 [windows + 1]; None without groups."""
+        """Returns the first row of each window, and the end: int64 [windows + 1]. None without groups: windows of one size."""
         return None if self.groups is None else numpy_op(self.groups.bounds, _BOUNDS, stateful=False)(epoch)
 
     def permutation(self, epoch: tf.Tensor, window: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the order of a window's rows (int32, negative: filler) and the number of rows before it (int64)."""
+        """Returns a window's order (int32 positions; negative: a filler), and how many rows precede the window (int64)."""
         if self.groups is not None:
             order, before = numpy_op(self.groups.window, _WINDOW, stateful=False)(epoch, window)
             return order, before
@@ -132,7 +132,7 @@ class RowPlan:
         return tf.random.experimental.stateless_shuffle(tf.range(rows), seed=key), window * self.order.window
 
     def reorder(self, rows: Batch, order: tf.Tensor) -> Batch:
-        """Returns a window's rows in the order that `permutation` gave, fillers among them."""
+        """Returns a window's rows in the order that `permutation` gave. A negative position gives a filler row."""
         if self.groups is None:
             return gather(rows, order)
         if ROW not in rows:
@@ -142,10 +142,10 @@ class RowPlan:
 
 
 class Inputs:
-    """Computes the model inputs, label and weight of records; traced once, whether rows are kept or read again.
+    """Computes the model inputs, label and weight of records. Traced once, for rows in memory and for rows read again.
 
     Args:
-        ids: the column from which rows get their group ids, as "group"; None: rows get none.
+        ids: the column whose values become the rows' group ids, the tensor "group"; None: rows get no group ids.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Inputs:
         self.reader = Reader(shards, stored if ids is None or ids in stored else [*stored, ids])
         self._transform, self._labeler, self._ids = transform, labeler, ids
         self.rows = tf.function(self._read, autograph=False)
-        """The tf.function from a piece to its rows, its shard, and its number in the shard."""
+        """The tf.function from a piece to the record's rows, the index of its shard, and its number in the shard."""
 
     def _read(self, *piece: tf.Tensor) -> tuple[Batch, tf.Tensor, tf.Tensor]:
         columns, shard, number = self.reader(*piece)
@@ -171,7 +171,7 @@ class Inputs:
 
 
 class EpochStart(NamedTuple):
-    """Where reading an epoch begins (see `Start`), int64 scalars: 0 unless the training begins in this epoch."""
+    """Where to begin to read an epoch, as int64 scalars (see `Start`). All are 0, except in the epoch a training begins in."""
 
     skip: tf.Tensor
     drop: tf.Tensor
@@ -198,15 +198,15 @@ def training_dataset(
     jit: bool = False,
     count: int | None = None,
 ) -> tf.data.Dataset:
-    """Returns a dataset of stacks of K batches: the transform's outputs (numeric float32 [K, B, n], categorical int32
-    [K, B, m], ...), label [K, B], weight float32 [K, B], and what else `inputs` gives.
+    """Returns a dataset of stacks of K batches of B rows. A stack has the transform's outputs (numeric float32 [K, B, n],
+    categorical int32 [K, B, m], ...), label [K, B], weight float32 [K, B], and any other tensors of `inputs`.
 
     Args:
         start_step: the step whose batch comes first.
         cache: the plan's rows in memory; None: they are read in every epoch.
         augment: varies the rows.
-        jit: rows in memory are put together by XLA; the same rows in less time.
-        count: the number of stacks; None: endless, and what is made ahead may be many epochs of few rows.
+        jit: whether XLA gathers the rows of a stack from memory; the same rows in less time.
+        count: the number of stacks; None: endless. The stacks made ahead may then be many epochs of few rows.
 
     Raises:
         DataError: there are no rows.
@@ -253,7 +253,7 @@ def prepare(
 
 
 def decode(pieces: tf.data.Dataset, inputs: Inputs) -> tf.data.Dataset:
-    """Returns for each piece its rows as the model takes them, its shard, and its number in the shard."""
+    """Returns for each piece its rows as model inputs, the index of its shard, and its number in the shard."""
     return pieces.map(inputs.rows, num_parallel_calls=AUTOTUNE, deterministic=True)
 
 
@@ -261,8 +261,8 @@ Selection = Callable[[Batch, tf.Tensor, tf.Tensor, tf.Tensor], Batch]
 
 
 def selection_of(plan: RowPlan) -> Selection | None:
-    """Returns a function from (rows, shard, number, epoch) to the rows that take part; None if all do. It is made
-    outside of any graph, which would hold a copy of its bits, one for each row."""
+    """Returns a function from (rows, shard, number, epoch) to the rows that take part; None if all do. Call it outside of any
+    graph: a graph would hold a copy of the holdout's bits, one for each row."""
     if plan.resample is not None:
         return Resampling(plan.resample, plan.shards, plan.holdout)
     if plan.holdout is None:
@@ -283,7 +283,7 @@ def select(placed_rows: tf.data.Dataset, selection: Selection | None, epoch: tf.
 
 
 def as_many(rows: tf.data.Dataset, counts: tf.Tensor) -> tf.data.Dataset:
-    """Returns `rows`, and fails at the first piece that has more or fewer rows than the plan counts."""
+    """Returns `rows` unchanged, but fails at the first record with another number of rows than `counts` says."""
 
     def checked(rows: Batch, count: tf.Tensor) -> Batch:
         found = tf.shape(rows["label"], tf.int64)[0]
@@ -297,11 +297,11 @@ def as_many(rows: tf.data.Dataset, counts: tf.Tensor) -> tf.data.Dataset:
 def cut_windows(
     rows: tf.data.Dataset, plan: RowPlan, epoch: tf.Tensor, at: EpochStart, *, drops: bool
 ) -> tf.data.Dataset:
-    """Returns the windows of an epoch from `at` on, which are shuffled as a whole; where there are groups they end
-    where one does.
+    """Returns an epoch's rows from `at` on, cut into windows. A window is shuffled as a whole. If rows have groups, each window
+    ends where a group ends.
 
     Args:
-        drops: whether the epoch that training begins in has rows to drop before its first window.
+        drops: whether the epoch in which the training begins has rows to drop before its first window.
     """
     if drops:
 
@@ -319,10 +319,10 @@ def cut_windows(
 def shuffle(
     windows: tf.data.Dataset, plan: RowPlan, epoch: tf.Tensor, at: EpochStart, augment: Augmentation | None = None
 ) -> tf.data.Dataset:
-    """Returns the rows of each window in the order of (seed, epoch, window), without rows that earlier steps have seen.
+    """Returns the rows of each window, permuted by (seed, epoch, window), without rows that earlier steps have seen.
 
     Args:
-        augment: its `extras` are added to the rows, whose positions in the epoch are known here.
+        augment: adds its `extras` to the rows, since only here the rows' positions in the epoch are known.
     """
 
     def shuffled(i: tf.Tensor, rows: Batch) -> Batch:
@@ -335,7 +335,7 @@ def shuffle(
 
 
 def vary(rows: tf.data.Dataset, augment: Augmentation) -> tf.data.Dataset:
-    """Returns the rows augmented, `augment.chunk` at a time, which stay in a core's cache."""
+    """Returns the augmented rows. Augments `augment.chunk` rows at a time, few enough for a core's cache."""
     return rows.rebatch(augment.chunk).map(augment, num_parallel_calls=AUTOTUNE, deterministic=True)
 
 
@@ -345,14 +345,14 @@ def stack_rows(
     spec: Mapping[str, tf.TensorSpec],
     pick: Callable[[tf.Tensor], Batch] | None = None,
 ) -> tf.data.Dataset:
-    """Returns stacks of batches, prefetched as far as memory allows: a window's first row waits for the parsing and
-    shuffling of the whole window, and with fewer stacks ahead the training would wait at every window and every epoch.
+    """Returns stacks of batches, and prefetches as many as memory allows. A window's first row waits until the whole window is
+    parsed and shuffled. With fewer stacks ahead the training would wait at every window and every epoch.
 
     Args:
         rows: each element has as many rows as a stack.
         shape: [batches, rows of a batch].
         spec: the specs of a stack's rows, [rows, ...] each.
-        pick: from positions in memory (`ROW`), int32 [rows], to the rows; None: `rows` are complete.
+        pick: a function from positions in memory (`ROW`, int32 [rows]) to these rows; None: `rows` have all tensors.
     """
     count = math.prod(shape)
 
@@ -367,10 +367,10 @@ def stack_rows(
 
 
 class RowCache:
-    """The transformed rows of a training in memory, where they are small: later epochs parse nothing.
+    """Keeps the transformed rows of a training in memory if they are small, so that later epochs parse nothing.
 
-    The order is the plan's, so keeping them changes no batch. Rows are not kept where the pipeline calls Python: such a
-    function may answer otherwise the next time.
+    Rows come in the plan's order, so the cache changes no batch. Rows are not kept if the pipeline calls a Python function that
+    may return something else the next time.
 
     Args:
         rows: all rows, in the order of the manifests.
@@ -384,11 +384,11 @@ class RowCache:
     @classmethod
     @tf.autograph.experimental.do_not_convert  # as above
     def of(cls, plan: RowPlan, inputs: Inputs, most: int) -> RowCache | None:
-        """Read every row once, and return the cache. None if the rows take more than `most` bytes, are sampled anew in
-        each epoch, or come from a Python function that is not pure.
+        """Read every row once, and return the cache. None if the rows take more than `most` bytes, are sampled anew in each
+        epoch, or come from a Python function that is not pure.
 
         Raises:
-            DataError: they cannot be read.
+            DataError: the rows cannot be read.
         """
         if plan.resample is not None:
             return None
@@ -432,8 +432,8 @@ class RowCache:
         """Returns a function that calls `pick` on all cached rows and the positions it is given, int32 [count].
 
         Args:
-            jit: compile it with XLA, unless there is text, which XLA does not know. It takes a fourth of the time:
-                TensorFlow's own gather copies each column's rows call by call.
+            jit: compile the function with XLA, unless a column is text, which XLA does not know. It then takes a fourth of
+                the time: without XLA each column's rows are copied by a call of its own.
         """
         if not jit or any(value.dtype == tf.string for value in self.rows.values()):
             return lambda at: pick(self.rows, at)
@@ -451,7 +451,7 @@ def gather(rows: Batch, places: tf.Tensor) -> Batch:
 
 
 def row_bytes(spec: Mapping[str, tf.TensorSpec]) -> int:
-    """Returns the bytes of a row in memory; a text counts only the bytes of its address."""
+    """Returns the number of bytes that a row takes in memory. A text counts only the bytes of its address."""
     return sum(math.prod(d or 1 for d in tensor.shape[1:]) * tensor.dtype.size for tensor in spec.values())
 
 
@@ -481,11 +481,11 @@ def evaluation_dataset(
     holdout: Holdout | None = None,
     raw: PackedColumns | None = None,
 ) -> tf.data.Dataset:
-    """Returns batches of every row that takes part, once, in manifest order; rows of weight 0 fill the last batch.
+    """Returns a dataset of batches with every row that takes part, once, in manifest order. Rows of weight 0 fill the last batch.
 
-    Yields numeric [B, n] and categorical [B, m] (with a transform), label [B], weight [B], valid bool [B], and the columns
-    of `raw`, which `raw.unpack(batch)` gives as raw/<name> (its values; strings for bytes) and raw/<name>/present; of a list
-    column the values are padded to the longest list there is, and raw/<name>/length says how many count.
+    A batch has numeric [B, n] and categorical [B, m] (with a transform), label [B], weight [B], valid bool [B], and the columns
+    of `raw`, packed. `raw.unpack(batch)` gives these columns as raw/<name> (the values; strings for bytes) and
+    raw/<name>/present. Lists are padded to the column's longest list; raw/<name>/length says how many values count.
     """
     reader = Reader(shards, [c.name for c in shards.columns] + ([] if raw is None else raw.names))
     holdout_rows = None if holdout is None else HoldoutRows(holdout, shards)

@@ -7,12 +7,12 @@
     order.batch_count(epoch)            # batches of an epoch
     order.start(step)                   # where to begin so that the batch of `step` comes first
     order.bounds(epoch)                 # rows of the windows that are shuffled
-    order.window(epoch, 3)              # the order of its rows, below 0 where a place stays empty, and its first place
+    order.window(epoch, 3)              # the order of its rows, negative for fillers, and the rows before it
 
-The rows of a step are a function of (seed, epoch, step) and group sizes. An epoch reads records as `tfcore.data.order`
-has them. Its rows are cut into windows where groups end, the groups of a window are permuted, rows within a group keep
-their order, and batches are filled one after another: a group that does not fit into what is left of a batch begins the
-next one, and the rest stays empty. So an epoch is whole batches of one size, and how many there are depends on the order.
+The rows of a step are a function of (seed, epoch, step) and group sizes. An epoch reads records in the order of
+`tfcore.data.order`. Its rows are cut into windows where groups end. The groups of a window are permuted; rows within a group keep
+their order. Batches are filled one after another. A group that does not fit into the rest of a batch begins the next batch, and
+fillers, rows of weight 0, take the rest. So an epoch has whole batches of one size; their number depends on the order.
 """
 
 from dataclasses import dataclass
@@ -34,27 +34,27 @@ _KEYS = 0x67726F7570  # "group"
 @dataclass(frozen=True, eq=False)
 class _Epoch:
     bounds: NDArray[np.int64]
-    """The first row of each window among the rows that the epoch reads, and their number; [windows + 1]."""
+    """The first row of each window, counted in reading order, and the number of all rows; [windows + 1]."""
     outs: NDArray[np.int64]
-    """The first place of each window in the epoch's batches, empty places included, and their number; [windows + 1]."""
+    """The first row of each window, counted in the batches with their fillers, and the number of all rows; [windows + 1]."""
     groups: NDArray[np.int64]
-    """The first group of each window, and the number of groups; [windows + 1]."""
+    """The index of each window's first group, and the number of all groups; [windows + 1]."""
     units: NDArray[np.int64]
     """The numbers of the records, in the order in which they are read."""
     ends: NDArray[np.int64]
-    """The number of groups up to the end of each record; [units]."""
+    """The number of groups up to the end of each record in `units`; [units]."""
     sizes: NDArray[Any]
-    """Rows of each run, in the order of the manifests; [runs]."""
+    """The rows of each run (rows of one group within a record), in manifest order; [runs]."""
 
 
 class GroupOrder:
-    """The order of batches that never split a group; see the module.
+    """The order of rows in batches that never split a group; see the module.
 
     Args:
         column: the group column.
-        plan: the order of the records of the same rows.
+        plan: the order in which the records of these rows are read.
         shards: the shards, with `runs` set.
-        batch: the rows of a batch; no group may have more (`max_run_rows`).
+        batch: the number of rows in a batch; no group may have more (`max_run_rows`).
         holdout, resample: which rows take part, and how often; the same as for the plan.
     """
 
@@ -88,7 +88,7 @@ class GroupOrder:
         return self._counted[epoch]
 
     def epochs(self, step: int) -> float:
-        """Returns the number of epochs that `step` steps make."""
+        """Returns how many epochs the first `step` steps take, as a fraction."""
         epoch, batch = self._epoch_of(step)
         return epoch + batch / self.batch_count(epoch)
 
@@ -100,17 +100,16 @@ class GroupOrder:
         return Start(epoch, skip, drop, window, first - int(layout.outs[window]))
 
     def bounds(self, epoch: int) -> NDArray[np.int64]:
-        """Returns the first row of each window among the rows that an epoch reads, and the end of the last window;
-        int64 [windows + 1]."""
+        """Returns the first row of each window, counted in reading order, and the end of the last; int64 [windows + 1]."""
         return self._epoch(int(epoch)).bounds
 
     def window(self, epoch: int, window: int) -> tuple[NDArray[np.int32], np.int64]:
-        """Returns the positions of a window's rows in training order, and the number of places before it in the epoch's
-        batches. An empty place has -1 - the position of the row before it: that row's values fill the gap."""
+        """Returns the positions of a window's rows in training order, and the number of rows, fillers included, that precede the
+        window in the epoch's batches. A filler has the position -1 - p, and takes the values of row p, the row before it."""
         layout = self._epoch(int(epoch))
         first, end = layout.groups[window : window + 2]
         begin, stop = np.searchsorted(layout.ends, [first, end - 1], side="right")
-        sizes, _ = self._of_units(layout.units[begin : stop + 1], layout.sizes)
+        sizes, _ = self._group_rows(layout.units[begin : stop + 1], layout.sizes)
         before = layout.ends[begin - 1] if begin else 0
         sizes = sizes[first - before : end - before]
         order = np.argsort(self._keys(first, len(sizes), epoch), kind="stable")
@@ -126,12 +125,12 @@ class GroupOrder:
         return np.where(last < np.arange(len(places)), -1 - places[last], places), out
 
     def max_run_rows(self) -> NDArray[Any]:
-        """Returns the most rows that each run has in any epoch, through all shards; integers [runs]."""
+        """Returns the most rows that each run has in any epoch; integers [runs]. A run is rows of one group in a record."""
         return self._sizes(None)
 
     def _sizes(self, epoch: int | None) -> NDArray[Any]:
-        """Returns the number of rows that each run has in an epoch, or at most in any epoch for None; integers of the
-        smallest type, [runs]."""
+        """Returns the number of rows that each run has in `epoch`; for None, the most rows that it has in any epoch. Integers of
+        the smallest type, [runs]."""
         by_shard: list[NDArray[Any]] = [np.zeros(0, np.uint8)]
         for shard, runs in enumerate(self._shards.runs or ()):
             firsts, rows = np.cumsum(runs) - runs, int(runs.sum())
@@ -154,7 +153,7 @@ class GroupOrder:
     def _epoch(self, epoch: int) -> _Epoch:
         units = self.plan.sequence(epoch)
         all_sizes = self._sizes(epoch) if self._fixed_sizes is None else self._fixed_sizes
-        sizes, counts = self._of_units(units, all_sizes)
+        sizes, counts = self._group_rows(units, all_sizes)
         begins = np.cumsum(sizes) - sizes
         window = begins // self.plan.window
         order = np.lexsort((self._keys(0, len(sizes), epoch), window))
@@ -170,8 +169,8 @@ class GroupOrder:
             sizes=all_sizes,
         )
 
-    def _of_units(self, units: NDArray[np.int64], sizes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the row count of each non-empty group in these records, and the number of such groups per record."""
+    def _group_rows(self, units: NDArray[np.int64], sizes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns the number of rows of each non-empty group in the records `units`, and how many such groups each record has."""
         found = sizes[ranges(self._first[units], self._runs[units])].astype(np.int64)
         unit = np.repeat(np.arange(len(units)), self._runs[units])[found > 0]
         return found[found > 0], np.bincount(unit, minlength=len(units))
@@ -182,7 +181,7 @@ class GroupOrder:
         return mix64(mix64(numbers, self.plan.seed ^ _KEYS), int(epoch))
 
     def _filled(self, sizes: NDArray[np.int64], used: int) -> NDArray[np.int64]:
-        """Returns the place of each group's first row in batches filled in turn; `used` rows of the first are taken."""
+        """Returns where each group begins in batches that are filled in turn. `used` rows of the first batch are taken."""
         sizes = np.append(used, sizes) if used else sizes
         ends = np.cumsum(sizes)
         begins = ends - sizes
@@ -206,7 +205,7 @@ NO_GROUP = -1
 
 @tf.autograph.experimental.do_not_convert
 def group_ids(column: RawColumn) -> tf.Tensor:
-    """Returns each row's group id, int64 [rows]: the same, from 0 up, for equal scalars; `NO_GROUP` for null."""
+    """Returns each row's group id, int64 [rows]: a hash of its value, at least 0, equal for equal values. Null: `NO_GROUP`."""
     values = column.plain()
     if values.dtype == tf.string:
         ids = tf.strings.to_hash_bucket_fast(values, tf.int64.max)
@@ -219,11 +218,11 @@ def group_ids(column: RawColumn) -> tf.Tensor:
 
 @tf.autograph.experimental.do_not_convert
 def gather_with_fillers(rows: Batch, places: tf.Tensor) -> Batch:
-    """Returns the rows at `places`. A place of -1 - i gets row i with weight 0 and no group: a filler with values that
-    the model can compute, as zeros may not be.
+    """Returns the rows at `places`. A place of -1 - i gives a filler: row i with weight 0 and without a group. Fillers have real
+    values, since a model may not be able to compute with zeros.
 
     Args:
-        rows: with "weight" and "group".
+        rows: tensors by name, "weight" and "group" among them.
         places: int32 [places].
     """
     filled = places >= 0
@@ -239,7 +238,7 @@ def _positive(bits: tf.Tensor) -> tf.Tensor:
 
 @tf.autograph.experimental.do_not_convert
 def group_splits(ids: Any) -> tf.Tensor:
-    """Returns the row_splits of groups that are runs of one id, int64 [rows + 1].
+    """Returns the row_splits of groups, int64 [rows + 1]. A group is a run of rows with one id.
 
     There are as many groups as rows, the last ones empty, so that the shape follows from the shape of `ids` also under
     XLA. Rows of one id that do not lie together are several groups.
@@ -259,5 +258,5 @@ def group_splits(ids: Any) -> tf.Tensor:
 
 @tf.autograph.experimental.do_not_convert
 def row_groups(row_splits: tf.Tensor, rows: tf.Tensor | int) -> tf.Tensor:
-    """Returns the group of each row, int64 [rows], from valid row_splits."""
+    """Returns the index of each row's group, int64 [rows], from valid row_splits."""
     return tf.searchsorted(row_splits[1:], tf.range(rows, dtype=row_splits.dtype), side="right", out_type=tf.int64)

@@ -1,12 +1,12 @@
-"""The row order: the rows of a step as a pure function of (seed, epoch, step) and row counts. NumPy.
+"""The order of rows: which rows a step reads, a pure function of (seed, epoch, step) and row counts. In NumPy.
 
     plan = Plan(rows_of_records=[[4096, 4096, 17], [4096]], seed=7)
     start = plan.start(first_row=100_000)
     start.epoch, start.skip_records, start.drop_rows, start.window, start.drop_in_window
 
-Rows form one endless sequence, epoch after epoch; step s of batch B reads rows s * B to (s + 1) * B of it, so a batch at
-an epoch's end carries over into the next. Within an epoch shards come in an order of their own, read `cycle` at a time,
-record by record; the rows are cut into windows, and each window is permuted.
+Rows form one endless sequence, epoch after epoch. With B rows in a batch, step s reads rows s * B to (s + 1) * B of the sequence.
+So a batch at the end of an epoch goes on into the next epoch. Each epoch has its own order of shards. It reads `cycle` shards at
+a time, in turn one record of each. The rows are cut into windows, and each window is permuted.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,26 +27,26 @@ _SHARDS = 0x73686172  # "shar": the seed of shard orders, apart from those of wi
 
 @dataclass(frozen=True)
 class Start:
-    """Where reading begins so that the wanted row comes first."""
+    """Says where to begin to read, so that a wanted row comes first."""
 
     epoch: int
     skip_records: int
-    """Records of the epoch's sequence to pass over unread."""
+    """The number of records to skip unread, in the order in which the epoch reads records."""
     drop_rows: int
-    """Rows to drop of the first record that is read, so that a window begins."""
+    """The number of rows to drop from the first record that is read. A window begins behind these rows."""
     window: int
-    """Number of the first window in its epoch."""
+    """The index of the first window that is read, in its epoch."""
     drop_in_window: int
-    """Rows of that window, after its permutation, that earlier steps have seen."""
+    """The number of rows to drop from that window after its permutation, since earlier steps have seen these rows."""
 
 
 class Plan:
     """The order in which epochs read all rows; see the module.
 
     Args:
-        rows_of_records: for each shard the rows that each record contributes (after any holdout); or, where that is another
-            number in each epoch, a function of the epoch.
-        seed: another seed, another order.
+        rows_of_records: for each shard, the number of rows of each record that take part. If the numbers differ between
+            epochs: a function that returns them for an epoch.
+        seed: determines the order.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class Plan:
         self._rows = [np.asarray(rows) for rows in first]
         self.seed, self.window, self.cycle = seed, window, cycle
         self.rows = sum(int(rows.sum()) for rows in self._rows)
-        """Rows of the first epoch."""
+        """The number of rows in the first epoch."""
 
     def shard_order(self, epoch: int) -> NDArray[np.int64]:
-        """Returns the shards' order in an epoch; int64 [shards]."""
+        """Returns the indices of the shards in the order in which an epoch opens them; int64 [shards]."""
         return shard_order(len(self._rows), self.seed, int(epoch))
 
     @lru_cache(maxsize=2)  # noqa: B019 - a plan lives as long as its training
@@ -79,7 +79,7 @@ class Plan:
         return np.concatenate([np.zeros(0, kind), *parts], dtype=kind, casting="unsafe")
 
     def _runs(self, epoch: int) -> NDArray[np.int64]:
-        """Returns each run of records in an epoch's reading order: shard, first record, count; int64 [n, 3]."""
+        """Returns the runs of records that an epoch reads in turn: shard, first record, number of records; int64 [runs, 3]."""
         order = self.shard_order(epoch)
         places = interleave([len(self._rows[i]) for i in order], self.cycle)
         runs = np.asarray(places, np.int64).reshape(-1, 3)
@@ -95,7 +95,7 @@ class Plan:
         return ranges(begins[read], lengths[read], np.int32)
 
     def sequence(self, epoch: int) -> NDArray[np.int64]:
-        """Returns the number of each record, counted through all shards, in the order in which an epoch reads them."""
+        """Returns the numbers of all records, counted through the shards, in the order in which an epoch reads them."""
         records, runs = np.cumsum([0, *map(len, self._rows)]), self._runs(epoch)
         return ranges(records[runs[:, 0]] + runs[:, 1], runs[:, 2])
 
@@ -106,7 +106,7 @@ class Plan:
         return Start(epoch, *self.skip(epoch, window * self.window), window, drop_in_window)
 
     def skip(self, epoch: int, row: int) -> tuple[int, int]:
-        """Returns how many records to skip, and rows of the next to drop, so that row `row` of an epoch comes first."""
+        """Returns how many records to skip, and how many rows of the next record to drop, to begin at row `row` of an epoch."""
         ends = np.cumsum(self.record_rows(epoch) if row else (), dtype=np.int64)
         passed = int(np.searchsorted(ends, row, side="right"))
         return passed, row - (int(ends[passed - 1]) if passed else 0)
@@ -119,14 +119,14 @@ class Plan:
 
 
 def ranges(firsts: NDArray[np.int64], counts: NDArray[np.int64], dtype: DTypeLike = np.int64) -> NDArray[Any]:
-    """Returns concatenated ranges of integers: `counts` integers from each of `firsts` on; `dtype` must hold them."""
+    """Returns ranges of integers, joined: the i-th has `counts[i]` integers from `firsts[i]` on. `dtype` must hold them."""
     integers = np.arange(counts.sum(), dtype=dtype)
     integers += np.repeat((firsts - (np.cumsum(counts) - counts)).astype(dtype), counts)
     return integers
 
 
 def shard_order(shards: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """Returns the order in which an epoch opens its shards; int64 [shards]."""
+    """Returns the indices of the shards in the order in which an epoch opens them; int64 [shards]."""
     return permutation(shards, _SHARDS, seed, epoch)
 
 

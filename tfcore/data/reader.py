@@ -1,4 +1,4 @@
-"""The shards of a split and the reading of their records: raw columns, labels and weights, and which rows take part.
+"""The shards of a split, and the reading of their records: as raw columns, labels and weights, without rows that are held out.
 
     shards = Shards.of([(ingest_folder, ingest_result, "train"), ...])
     shards.total                                         # rows
@@ -8,9 +8,9 @@
     pieces.map(lambda *piece: reader(*piece).columns, num_parallel_calls=AUTOTUNE)
     label, weight = labeler(shards, parameters)(columns)
 
-A piece is cheap: serialized records, whose checksums TensorFlow verifies, and where they are stored. Records in memory
-come in the order of files. Which rows are held out stands in a bit of each row: NumPy counts with it, and
-the graph picks with it; `tfcore.train.rows` draws them.
+A piece is one serialized record, with its shard and its number in the shard. TensorFlow verifies the record's checksum. Records
+in memory come in the same order as from files. One bit for each row says whether the row is held out: NumPy counts rows by these
+bits, and the graph selects rows by them. `tfcore.train.rows` draws the rows to hold out.
 """
 
 import contextlib
@@ -54,24 +54,24 @@ Batch = dict[str, tf.Tensor]
 
 @dataclass(frozen=True)
 class Shards:
-    """The shard files of one split over a window, with the facts of their manifests."""
+    """The shard files of one split in all spans of a window, with facts from the spans' manifests."""
 
     paths: tuple[str, ...]
     rows: tuple[Sequence[int] | NDArray[np.int64], ...]
-    """The number of rows of each record, by shard."""
+    """For each shard, the number of rows of each record."""
     columns: tuple[Column, ...]
     stager: Stager | None = None
-    """Fetches the files from a bucket as they are read; None: they are on this disk."""
+    """Fetches the files from a bucket as they are read; None: the files are on this disk."""
     runs: tuple[NDArray[Any], ...] | None = field(default=None, compare=False)
-    """By shard, the rows of each group in turn, signed integers: no holdout cuts a group. None: none was looked for."""
+    """For each shard, the lengths of its runs: consecutive rows of a record with one group (signed). None: not computed."""
     unit: bool = False
-    """Whether records say which rows the split keeps together, as `UNIT_COLUMN`."""
+    """Whether records have the column `UNIT_COLUMN`, which says which rows the split keeps together."""
     spans: tuple[int, ...] | None = field(default=None, compare=False)
-    """The place of each shard's span in the window; None: all are of one."""
+    """For each shard, the index of its span in the window; None: all shards are of one span."""
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Path, Mapping[str, Any], str]], stager: Stager | None = None) -> Self:
-        """Make shards from (folder, ingest result, split) of each span, in window order.
+        """Make shards from `parts`: the ingest folder, ingest result and split name of each span, in window order.
 
         Raises:
             DataError: the spans were ingested with different columns.
@@ -90,13 +90,13 @@ class Shards:
         return cls(tuple(paths), tuple(rows), columns, stager, unit=unit, spans=tuple(spans))
 
     def announce_order(self, *orders: Iterable[int]) -> None:
-        """Announce to the stager the order in which shards will be read, by index; by default in their order."""
+        """Tell the stager, if there is one, in which order shards will be read, by index; by default in their own order."""
         if self.stager is not None:
             self.stager.ahead(self.paths[i] for order in orders or [range(len(self.paths))] for i in order)
 
     @property
     def record_columns(self) -> tuple[Column, ...]:
-        """Returns the columns that records hold: the columns of the table, and the unit."""
+        """Returns the columns that records hold: the columns of the table, and `UNIT_COLUMN` if there are units."""
         return (*self.columns, UNIT_COLUMN) if self.unit else self.columns
 
     @cached_property
@@ -111,37 +111,37 @@ class Shards:
 
 @dataclass(frozen=True, eq=False)
 class Holdout:
-    """Which rows take part: the held-out ones, on which early stopping measures, or all others."""
+    """Says which rows take part: only the held-out rows, on which early stopping measures, or only all other rows."""
 
     bits: tuple[NDArray[np.uint8], ...]
-    """By shard, one bit for each row, set if it is held out; `np.packbits` with the first row in the lowest bit."""
+    """For each shard, one bit per row, set if the row is held out: `np.packbits` with the first row in the lowest bit."""
     inside: bool = False
-    """True: only the held-out rows. False: all others."""
+    """True: only held-out rows take part. False: only the other rows do."""
 
     @classmethod
     def of(cls, held_out: Iterable[NDArray[np.bool_]], *, inside: bool = False) -> Self:
-        """Make a holdout of a mask of each shard's rows."""
+        """Make a holdout from a mask for each shard, which is true for the rows to hold out."""
         return cls(tuple(np.packbits(mask, bitorder="little") for mask in held_out), inside)
 
     @classmethod
     def by_place(cls, shards: Shards, share: float, *, inside: bool = False) -> Self:
-        """Hold out single rows by a hash of their place in their shard."""
+        """Hold out about `share` of the rows, each chosen by a hash of its shard's index and its position in the shard."""
         limit = round(share * (1 << _PLACE_BITS))
         hashes = (mix64(np.arange(rows, dtype=U64), shard + 1) for shard, rows in enumerate(shards.row_counts))
         return cls.of((each >> U64(64 - _PLACE_BITS) < limit for each in hashes), inside=inside)
 
     @property
     def inverse(self) -> Self:
-        """The same holdout with all other rows taking part."""
+        """The same holdout with `inside` inverted, so that the other rows take part."""
         return replace(self, inside=not self.inside)
 
     def row_mask(self, shard: int, rows: int) -> NDArray[np.bool_]:
-        """Returns whether each row of a shard takes part; bool [rows]. `HoldoutRows` does the same in the graph."""
+        """Returns whether each of a shard's `rows` rows takes part; bool [rows]. `HoldoutRows` does the same in the graph."""
         return np.unpackbits(self.bits[shard], count=rows, bitorder="little").view(np.bool_) == self.inside
 
 
 class HoldoutRows:
-    """`Holdout` in the graph; without one every row takes part."""
+    """Applies a `Holdout` in a TensorFlow graph. Without a holdout every row takes part."""
 
     def __init__(self, holdout: Holdout | None, shards: Shards):
         starts = [np.cumsum(rows) - np.asarray(rows) for rows in shards.rows]
@@ -154,13 +154,13 @@ class HoldoutRows:
             self._bytes = tf.constant(np.cumsum([0] + [len(bits) for bits in holdout.bits])[:-1], tf.int64)
 
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor) -> Batch:
-        """Returns the rows that take part, of record `number` of a shard."""
+        """Returns the rows that take part. `rows` are all rows of record `number` in a shard."""
         _, keep = self.positions_and_mask(tf.shape(rows["label"], tf.int64)[0], shard, number)
         places = tf.where(keep)[:, 0]  # looked up once, where boolean_mask would for each tensor
         return {name: tf.gather(value, places) for name, value in rows.items()}
 
     def positions_and_mask(self, count: tf.Tensor, shard: tf.Tensor, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns for a record's `count` rows their positions in the shard, int64, and which take part, bool."""
+        """Returns for a record's `count` rows their positions in the shard, int64, and whether each takes part, bool."""
         first = tf.gather(self._first, tf.gather(self._begin, shard) + number)
         places = tf.range(first, first + count)
         if self._inside is None:
@@ -171,15 +171,15 @@ class HoldoutRows:
 
 
 def kept_rows(shards: Shards, holdout: Holdout | None) -> list[NDArray[Any]]:
-    """Returns how many rows of each record take part, an array of integers for each shard; without a holdout all."""
+    """Returns for each shard an integer array: how many rows of each record take part. Without a holdout all do."""
     if holdout is None:
         return [np.asarray(rows) for rows in shards.rows]
     return [record_sums(rows, holdout.row_mask(i, shards.row_counts[i])) for i, rows in enumerate(shards.rows)]
 
 
 def record_sums(rows: Sequence[int] | NDArray[np.int64], values: NDArray[Any]) -> NDArray[Any]:
-    """Returns the sum of `values` over each record; integers of the smallest type, [records]. `values` has an integer
-    or bool for each row, `rows` the number of rows of each record."""
+    """Returns the sum of `values` over the rows of each record; integers of the smallest type, [records]. `values` has an integer
+    or bool for each row of a shard, and `rows` has the number of rows of each record."""
     found = values
     if len(rows) < len(values) or not np.all(np.asarray(rows) == 1):
         found = np.diff(np.append(0, np.cumsum(values))[np.cumsum(rows)], prepend=0)
@@ -190,7 +190,7 @@ def shards_of(examples: Sequence[Examples], stager: Stager | None = None) -> Sha
     """Returns the shards of all examples, in their order.
 
     Raises:
-        ConfigError: there are none.
+        ConfigError: there are no examples.
     """
     if not examples:
         raise ConfigError("there are no rows: neither examples nor shards", where="examples")
@@ -198,12 +198,12 @@ def shards_of(examples: Sequence[Examples], stager: Stager | None = None) -> Sha
 
 
 class Resample:
-    """Decides how often each row occurs in an epoch: by its class, and by a hash of its place and the epoch.
+    """Decides how often each row occurs in an epoch: by its class's rate, and by a hash of its position and the epoch.
 
     Args:
         rates: [classes], how often a row of each class occurs in an epoch, on average.
-        classes: of each row, by shard; int [rows].
-        inverse: multiply each row's weight by 1 / rate.
+        classes: for each shard, the class of each row; int [rows].
+        inverse: multiply each row's weight by 1 / the rate of its class.
     """
 
     def __init__(self, rates: Sequence[float], classes: Sequence[NDArray[Any]], *, seed: int, inverse: bool = False):
@@ -214,14 +214,14 @@ class Resample:
         self._rates = np.asarray(rates, np.float64)
 
     def copies(self, shard: int, epoch: int) -> NDArray[np.int64]:
-        """Returns how often an epoch has each row of a shard; int64 [rows]. `Resampling` is its twin in the graph."""
+        """Returns how often each row of a shard occurs in an epoch; int64 [rows]. `Resampling` does the same in the graph."""
         classes = self._classes[shard]
         place = mix64(np.arange(len(classes), dtype=U64), shard + 1)
         drawn = mix64(place ^ U64(epoch), self.seed) >> U64(64 - _BITS)
         return self.whole[classes] + (drawn.astype(np.int64) < self.part[classes])
 
     def rows_of_records(self, shards: Shards, holdout: Holdout | None, epoch: int) -> list[NDArray[Any]]:
-        """Returns the rows that each record contributes to an epoch, by shard."""
+        """Returns for each shard an integer array: how many rows each record contributes to an epoch."""
         by_shard = []
         for shard, rows in enumerate(shards.rows):
             copies = self.copies(shard, epoch)
@@ -231,11 +231,11 @@ class Resample:
         return by_shard
 
     def max_copies(self, shard: int) -> NDArray[np.int64]:
-        """Returns the most copies of each row of a shard in any epoch; int64 [rows]."""
+        """Returns how often each row of a shard can occur in an epoch at most; int64 [rows]."""
         return (self.whole + (self.part > 0))[self._classes[shard]]
 
     def expected_rows(self, shards: Shards, holdout: Holdout | None) -> int:
-        """Returns the expected number of rows in an epoch."""
+        """Returns the mean number of rows of an epoch, over all shards, as an integer."""
         total = 0.0
         for shard, classes in enumerate(self._classes):
             rates = self._rates[classes]
@@ -246,14 +246,14 @@ class Resample:
 
 
 class Resampling:
-    """`Resample` and the holdout in the graph."""
+    """Applies a `Resample` and a holdout in a TensorFlow graph."""
 
     def __init__(self, resample: Resample, shards: Shards, holdout: Holdout | None):
         self._resample = resample
         self._holdout_rows = HoldoutRows(holdout, shards)
 
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor, epoch: tf.Tensor) -> Batch:
-        """Returns the rows of record `number` of a shard as the epoch has them: some repeated, some dropped."""
+        """Returns the rows of record `number` in a shard as the epoch has them: some repeated, some dropped."""
         resample = self._resample
         places, keep = self._holdout_rows.positions_and_mask(tf.shape(rows["label"], tf.int64)[0], shard, number)
         classes = tf.cast(rows["label"], tf.int32)
@@ -270,7 +270,7 @@ class Resampling:
 
 
 def hash64(x: tf.Tensor, seed: int | tf.Tensor = 0) -> tf.Tensor:
-    """Compute headway.tabular.hashing.mix64 in the graph; uint64, shape as `x` (and as `seed`, if a uint64 tensor)."""
+    """Compute `headway.tabular.hashing.mix64` in the graph; uint64. A `seed` tensor is uint64 and broadcasts with `x`."""
     if isinstance(seed, int):
         z = x + _u64((seed + 1) * GOLDEN & _ONES)
     else:
@@ -293,7 +293,7 @@ _DAMAGE = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidAr
 
 
 class Rows(NamedTuple):
-    """The rows of a record, and where it is stored."""
+    """The rows of one record as raw columns, the index of its shard, and its number in the shard."""
 
     columns: dict[str, RawColumn]
     shard: tf.Tensor
@@ -304,7 +304,7 @@ class Reader:
     """Reads the records of shards as raw columns; see the module.
 
     Args:
-        names: the columns that are read.
+        names: the names of the columns to parse.
     """
 
     def __init__(self, shards: Shards, names: Sequence[str]):
@@ -314,11 +314,11 @@ class Reader:
         self._memory = HeldRecords(shards) if isinstance(shards, InMemoryShards) else None
 
     def in_order(self) -> tf.data.Dataset:
-        """Returns the dataset of all pieces, (shard, number, record), shard after shard."""
+        """Returns a dataset of all pieces (shard, number in the shard, serialized record), shard after shard."""
         return tf.data.Dataset.range(len(self._shards.paths)).flat_map(self._records)
 
     def in_epoch(self, plan: Plan, epoch: tf.Tensor, skip: tf.Tensor) -> tf.data.Dataset:
-        """Returns the dataset of pieces in the order of an epoch, without the first `skip` (int64)."""
+        """Returns a dataset of pieces in the plan's order of an epoch, without the first `skip` pieces (int64)."""
 
         def shard_order(epoch: int) -> NDArray[np.int64]:
             if self._staged:
@@ -330,18 +330,18 @@ class Reader:
         return records.interleave(self._records, cycle_length=plan.cycle).skip(skip)
 
     def __call__(self, *piece: Any) -> Rows:
-        """Returns the parsed rows of a piece, with its shard and number."""
+        """Parse a piece (shard, number, record). Returns the record's rows, with its shard and number."""
         shard, number, record = piece
         return Rows(self._decoder(record), shard, number)
 
     @property
     def _staged(self) -> bool:
-        """Whether the shards are fetched from a bucket. Then asking for an epoch's order also starts to fetch its
-        shards, and the next epoch's shards."""
+        """Whether the shards are fetched from a bucket. Then `in_epoch` also starts to fetch the shards of its epoch and of the
+        next one."""
         return self._shards.stager is not None
 
     def _records(self, shard: tf.Tensor) -> tf.data.Dataset:
-        """Returns the dataset of (shard, number, record) of one shard."""
+        """Returns a dataset of one shard's pieces (shard, number in the shard, serialized record)."""
         if self._memory is not None:
             return self._memory(shard)
         path = tf.gather(self._paths, shard)
@@ -354,7 +354,7 @@ class Reader:
 
 
 class Decoder:
-    """Decodes records to raw columns by the manifest's feature spec; only the requested columns."""
+    """Decodes serialized records to raw columns. Only the columns `names` are parsed."""
 
     def __init__(self, columns: Sequence[Column], names: Sequence[str]):
         read = set(names)
@@ -374,8 +374,8 @@ class Decoder:
     def _parsed(self, record: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns each feature's values, as `tf.io.parse_single_example` gives them for FixedLenSequenceFeatures.
 
-        That makes a constant for each feature, and TensorFlow's graph optimizer compares all of them with each other: minutes
-        at thousands of columns. Here all features of a dtype share one constant.
+        That function makes a constant for each feature, and TensorFlow's graph optimizer compares every two constants: this takes
+        minutes at thousands of columns. Here all features of a dtype share one constant.
         """
         types = [tf.as_dtype(entry["dtype"]) for entry in self._spec.values()]
         padding = {dtype: tf.zeros([], dtype) for dtype in types}
@@ -403,7 +403,7 @@ class Decoder:
 
 
 class _Values:
-    """Computes the values of a label column: the number itself, or the index of its class."""
+    """Computes a label for each value of the label column: the number itself, or the index of its class."""
 
     def __init__(self, label: LabelParameters):
         self._type, self._table = label.type, None
@@ -414,7 +414,7 @@ class _Values:
             self._table = tf.lookup.StaticHashTable(init, default_value=-1)
 
     def __call__(self, column: RawColumn) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns each row's value, and whether it is a known class or a finite number; other values are 0."""
+        """Returns each row's label, and a mask of valid labels: known classes, finite numbers. Invalid labels are 0."""
         raw = column.plain()
         if self._table is not None:
             keys = raw if self._type != "float32" else tf.cast(tf.round(raw), tf.int64)
@@ -442,7 +442,7 @@ class Labeler:
     def __call__(self, columns: Mapping[str, RawColumn]) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns label and weight, float32 [rows] each; for multiclass the label is an int32 class index.
 
-        A row whose label is not a known class or not finite, or whose weight is null or not finite, has weight 0.
+        The weight is 0 if the label is an unknown class or not finite, or if the stored weight is null or not finite.
         """
         index, known = self._values(columns[LABEL])
         weight = tf.cast(known, tf.float32)  # 0 times NaN is NaN, so the label goes as well as the weight
@@ -458,14 +458,14 @@ class Labeler:
 
 
 def labeler(shards: Shards, parameters: TransformParameters, class_weights: Sequence[float] | None = None) -> Labeler:
-    """Returns the labeler of the stored rows: the weight column is the one with the role weight."""
+    """Returns a labeler for the rows of these shards. It takes weights from the column with the role weight, if any."""
     weight = next((column for column in shards.columns if column.role == "weight"), None)
     return Labeler(parameters.label, weight=weight, class_weights=class_weights)
 
 
 @tf.autograph.experimental.do_not_convert  # as above
 def map_records(shards: Shards, names: Sequence[str], of: Callable[[dict[str, RawColumn]], Any]) -> Iterator[Any]:
-    """Yields `of(columns)` record by record, in the manifests' order; only the columns `names` are parsed."""
+    """Calls `of` with each record's raw columns, in the manifests' order, and yields the results. Parses only `names`."""
     reader = Reader(shards, names)
     shards.announce_order()
     pieces = reader.in_order()
@@ -473,8 +473,8 @@ def map_records(shards: Shards, names: Sequence[str], of: Callable[[dict[str, Ra
     return with_data_errors(results, shards)
 
 
-def by_shard(shards: Shards, column: str, of: Callable[[RawColumn], tf.Tensor]) -> Iterator[NDArray[Any]]:
-    """Yields `of(column)` for each shard, joined over all rows of the shard."""
+def map_shards(shards: Shards, column: str, of: Callable[[RawColumn], tf.Tensor]) -> Iterator[NDArray[Any]]:
+    """Calls `of` with a column's raw values, and yields the results shard by shard, each joined over the shard's rows."""
     pieces = (piece.numpy() for piece in map_records(shards, [column], lambda columns: of(columns[column])))
     waiting: list[NDArray[Any]] = []
     for count in shards.row_counts:
@@ -486,7 +486,7 @@ def by_shard(shards: Shards, column: str, of: Callable[[RawColumn], tf.Tensor]) 
 
 
 def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[Any]]:
-    """Returns the class of each row, by shard; only labels are parsed."""
+    """Returns for each shard the class index of each row. Only the columns that the labeler needs are parsed."""
     labels = map_records(shards, labeler.input_columns, lambda columns: tf.cast(labeler(columns)[0], tf.uint16))
     classes = [label.numpy() for label in labels]
     classes = [each.astype(np.min_scalar_type(int(each.max(initial=0)))) for each in classes]
@@ -494,7 +494,7 @@ def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[Any]]:
 
 
 def least_label(shards: Shards, labeler: Labeler) -> float:
-    """Returns the smallest label among rows of positive weight, infinity without any; only labels are parsed."""
+    """Returns the smallest label among rows of positive weight; infinity if there are none. Parses only what this needs."""
 
     def least(columns: dict[str, RawColumn]) -> tf.Tensor:
         label, weight = labeler(columns)
@@ -504,12 +504,12 @@ def least_label(shards: Shards, labeler: Labeler) -> float:
 
 
 def with_data_errors(dataset: Any, shards: Shards) -> Iterator[Any]:
-    """Yields the elements of the dataset; a damaged shard is a DataError that names the file and, if known, the byte.
+    """Yields the elements of the dataset. For a damaged shard it raises a DataError with the file and, if known, the byte.
 
     Raises:
         DataError: a shard is cut off, changed or gone.
         ConfigError: the user's preprocess failed.
-        PythonOpError: a Python function in the pipeline failed, from its own exception.
+        PythonOpError: a Python function in the pipeline failed; the cause is the function's exception.
     """
     try:
         yield from dataset
@@ -532,8 +532,8 @@ def with_data_errors(dataset: Any, shards: Shards) -> Iterator[Any]:
 
 
 def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
-    """Returns the error that names the damaged file, or, if all are whole, a transformation of their rows. TensorFlow's
-    error names no file, so all are read again and checked."""
+    """Returns a DataError that names the damaged file: all files are read again and checked, since TensorFlow's error names none.
+    If all are whole, it says that a transformation changed the rows, or that records do not fit the manifest."""
     for path, rows in () if isinstance(shards, InMemoryShards) else zip(shards.paths, shards.rows, strict=True):
         try:
             count = sum(1 for _ in read_records(Path(shards.stager.ensure(path) if shards.stager else path)))
@@ -562,7 +562,7 @@ def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
 
 @contextlib.contextmanager
 def staged(remote: RemoteFiles | None, monitor: Monitor) -> Iterator[Stager | None]:
-    """Yields a stage's stager, None without `remote`; logs at the end what it fetched and how long the stage waited."""
+    """Yields a stager for a stage's shards; None without `remote`. At the end the bytes fetched and seconds waited are logged."""
     if remote is None:
         yield None
         return
@@ -576,7 +576,7 @@ def staged(remote: RemoteFiles | None, monitor: Monitor) -> Iterator[Stager | No
 
 
 def local_path(path: tf.Tensor, stager: Stager) -> tf.Tensor:
-    """Returns the path of a file, a string tensor, once it is on this disk; `stager.error` keeps errors of `ensure`."""
+    """Returns the local path of a file, a string tensor, once the file is fetched. Keeps errors in `stager.error`."""
     local = tf.numpy_function(lambda name: stager.ensure(name.decode()).encode(), [path], tf.string)
     return tf.ensure_shape(local, [])
 
@@ -598,6 +598,6 @@ class HeldRecords:
         self._begin = tf.constant(np.concatenate([[0], np.cumsum(counts)]), tf.int64)
 
     def __call__(self, shard: tf.Tensor) -> tf.data.Dataset:
-        """Returns the dataset of (shard, number, record) of one shard."""
+        """Returns a dataset of one shard's pieces (shard, number in the shard, serialized record)."""
         first, count = self._begin[shard], self._begin[shard + 1] - self._begin[shard]
         return tf.data.Dataset.range(count).map(lambda number: (shard, number, self._records[first + number]))

@@ -1,13 +1,13 @@
-"""Rows from elsewhere, held in memory as the records that shards would have: a table, arrays, or a user's Dataset.
+"""Makes shards in memory from a table, arrays, or a user's Dataset: with the records that shards in files would have.
 
     shards = rows_in_memory(table, columns)           # an Arrow table, a dict of NumPy arrays, or a tf.data.Dataset
     train(request, out, monitor, shards=shards)       # and evaluate.predict(..., shards=shards)
     element_spec(columns)                             # of raw rows: {"delay": TensorSpec([None], float32), ...}
     raw_rows(shards)                                  # the Dataset of them, a record an element, from shards of any kind
 
-The chain of `tfcore.data.dataset` begins with them as with files: the same rows cut into the same records come in the
-same order and end in the same bits. A column that may be null has a companion `<name>__present`, as in an exported
-signature; a list column is ragged. What does not fit is a DataError that names the column, what is expected and what was
+The chain of `tfcore.data.dataset` reads these shards like shards in files: the same rows, cut into the same records, come in the
+same order and end in the same bits. A column that may be null has a companion column `<name>__present`, as in an exported
+signature. A list column is ragged. Rows that do not fit raise a DataError that names the column, what is expected and what was
 given.
 """
 
@@ -31,11 +31,10 @@ from tfcore.transform.raw_column import DTYPES
 def rows_in_memory(
     rows: Any, columns: Sequence[Column], *, rows_per_record: int = ROWS_PER_RECORD, shards: int = 1
 ) -> InMemoryShards:
-    """Returns the shards of a table, of arrays by column, or of a Dataset whose elements are of `element_spec`, which
-    is read once.
+    """Returns the shards of a table, of arrays by column, or of a Dataset with elements of `element_spec`, which is read once.
 
-    A table of stored columns, with `UNIT_COLUMN` or without it, is cut into `shards` of equal length and records of
-    `rows_per_record` rows, fewer of large ones, as ingest cuts them. With a group column neither cuts a group.
+    The rows, with `UNIT_COLUMN` or without it, are cut into `shards` shards of about equal length. These are cut into records of
+    at most `rows_per_record` rows, as ingest cuts them: fewer if rows are large. No cut divides a group of the group column.
 
     Raises:
         DataError: a column is missing, is not known, or has another type or shape.
@@ -58,7 +57,7 @@ def rows_in_memory(
 
 
 def element_spec(columns: Sequence[Column]) -> dict[str, tf.TypeSpec]:
-    """Returns the element spec of a Dataset of raw rows: tensors with any number of rows."""
+    """Returns the spec of a Dataset element with raw rows, by column: tensors with any number of rows."""
     spec: dict[str, tf.TypeSpec] = {}
     for column in columns:
         spec[column.name] = tf.TensorSpec([None, *column.shape], DTYPES[column.type])
@@ -71,7 +70,7 @@ def element_spec(columns: Sequence[Column]) -> dict[str, tf.TypeSpec]:
 
 @tf.autograph.experimental.do_not_convert  # as in `tfcore.data.dataset`
 def raw_rows(shards: Shards) -> tf.data.Dataset:
-    """Returns the raw rows of shards, each once, in their order: an `element_spec` element per record."""
+    """Returns a Dataset of all raw rows, in order. Each element has the rows of one record, in the form of `element_spec`."""
     spec = element_spec(shards.columns)
     reader = Reader(shards, [column.name for column in shards.columns])
 
@@ -106,7 +105,8 @@ def _table(rows: Any, columns: Sequence[Column]) -> pa.Table:
 
 
 def _array(values: Any, present: Any, column: Column) -> pa.Array:
-    """Returns a column as an Arrow array; DataError where it does not fit, or a value would have to change."""
+    """Returns the values of a column as an Arrow array. `present`, bool [rows], is false for nulls; None: `values` has the nulls
+    itself. Raises a DataError if a value does not fit the column, or would have to change."""
     expected = f"column {column.name!r}: expected {column.arrow} [rows, {', '.join(map(str, column.shape))}]"
     expected = expected.replace(", ]", "]").replace("[rows, None]", "[rows]")
     if values is None:
@@ -141,7 +141,7 @@ def _array(values: Any, present: Any, column: Column) -> pa.Array:
 
 
 def _nesting(kind: pa.DataType) -> tuple[int | None, pa.DataType]:
-    """Returns the length of a type's lists (-1: any; None: a scalar) and the type of a single value."""
+    """Returns the length of an Arrow type's lists (-1: any length; None: no lists) and the type of a single value."""
     if pa.types.is_fixed_size_list(kind):
         return kind.list_size, value_type(kind.value_type)
     return (-1, value_type(kind.value_type)) if pa.types.is_list(kind) else (None, value_type(kind))

@@ -5,12 +5,12 @@
     study.result(scorer, size=4096, group=None, seed=0)              # {"importance": ...}
 
 Each column in turn is permuted (Breiman, "Random forests", 2001; Fisher, Rudin and Dominici, "All models are wrong, but many are
-useful", 2019), and how much worse the task's primary metric becomes is told with an interval. The model is not trained anew: a
-column whose content another one repeats looks unimportant, and so does the other.
+useful", 2019). The result is how much worse the task's primary metric becomes, with an interval. The model is not trained anew:
+if two columns have the same content, both look unimportant.
 
-A built-in transform looks at one row and one column at a time. So to permute the model's inputs that are made of a column is to
-permute the column, and neither the transform nor the model has to be built again: it takes a tenth of a second. The columns of
-a user's `preprocess` are permuted as such. Images take long.
+A built-in transform looks at one row and one column at a time. So it is enough to permute the model inputs that are made of a
+column. Neither the transform nor the model is built again, and the study takes a tenth of a second. With a user's `preprocess`,
+the columns that it returns are permuted. Images would take long, so a pipeline with images has no study.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,18 +30,18 @@ from tfcore.transform.parameters import TransformParameters
 
 ROWS, LEAST_ROWS = 1000, 100
 MOST_CELLS = 10_000_000
-"""The most input values, over all permuted rows, that a study predicts."""
+"""The most input values that a study may feed to the model, over all permutations."""
 REPEATS = 3
 """The number of permutations of each column; the mean over them is reported."""
 CONFIDENCE = 0.95
 Inputs = dict[str, NDArray[Any]]
 """The model's inputs by name, [rows, width] each."""
 Places = dict[str, list[int]]
-"""The indices of the columns of each of the model's inputs, by input."""
+"""{model input: the indices of columns within it}, such as the ones made of one raw column."""
 
 
 class ImportanceStudy:
-    """Measures the importance of columns on a sample of rows, evenly spread, as the model sees them."""
+    """Measures the importance of columns by permuting the model's inputs, on an evenly spread sample of rows."""
 
     def __init__(self, parameters: TransformParameters, task: Task, sample: NDArray[np.int64]):
         self._parameters, self._task, self._sample = parameters, task, sample
@@ -50,8 +50,8 @@ class ImportanceStudy:
 
     @classmethod
     def of(cls, parameters: TransformParameters, task: Task, *, rows: int) -> Self | None:
-        """Returns a study of at most `ROWS` of the rows; None where it would take long, as with images or very many
-        inputs, and for a user's task."""
+        """Returns a study of at most `ROWS` of the `rows` rows. None for a user's own task, and if the study would take long:
+        with images or very many model inputs."""
         if any(fitted.pixels is not None for fitted in parameters.fitted) or ":" in task.name:
             return None
         width = sum(shape[0] for shape, _ in parameters.inputs().values())
@@ -73,11 +73,11 @@ class ImportanceStudy:
             self._tables.append(table.take(at))
 
     def result(self, scorer: TrainedScorer, *, size: int, group: str | None, seed: int) -> dict[str, Any]:
-        """Returns {"importance": {"rows", "metric", "value" (of the model as it is), "columns"}}. "columns" are the
-        most important first, each with "permuted" (how much worse the metric is) and "interval" ([low, high]), or None.
+        """Returns {"importance": {"rows", "metric", "value": the metric without permutation, "columns"}}. "columns" is a list of
+        {"column", "permuted": how much worse the metric is, or None, "interval": [low, high] or None}, most important first.
 
         Args:
-            size: the rows of a batch, which the scorer was traced with.
+            size: the number of rows of a batch, with which the scorer was traced.
             group: the column of the tables whose equal values are resampled together, for the intervals.
             seed: the seed of the permutations.
         """
@@ -103,7 +103,7 @@ class ImportanceStudy:
         }
 
     def _places(self) -> dict[str, Places]:
-        """Returns the inputs that are made of each column: of a raw one, or of one that a user's preprocess returns."""
+        """Returns {column: the model inputs made of it}. A column is a raw one, or one that a user's preprocess returns."""
         sources = {part.name: part.source.name for part in self._parameters.parts}
         ends = dict.fromkeys(self._parameters.inputs(), 0)
         found: dict[str, Places] = {}
@@ -123,7 +123,7 @@ def spread(rows: int, most: int) -> NDArray[np.int64]:
 
 
 def _permuted(inputs: Inputs, places: Places, order: NDArray[np.int64]) -> Inputs:
-    """Returns the inputs, of which the ones at `places` are taken from other rows, in the given order."""
+    """Returns the inputs with the values at `places` taken from other rows: row i gets those of row order[i]."""
     found = dict(inputs)
     for name, at in places.items():
         found[name] = inputs[name].copy()
@@ -132,7 +132,7 @@ def _permuted(inputs: Inputs, places: Places, order: NDArray[np.int64]) -> Input
 
 
 def _predicted(scorer: TrainedScorer, changed: Sequence[Inputs], size: int) -> Floats:
-    """Returns the predictions of all rows, [rows] or [rows, width], in batches of one size."""
+    """Returns the predictions for the rows of all `changed` inputs, [rows] or [rows, width], made in batches of `size` rows."""
     inputs = {name: np.concatenate([each[name] for each in changed]) for name in changed[0]}
     rows = len(inputs["numeric"])
     parts = []
@@ -144,8 +144,8 @@ def _predicted(scorer: TrainedScorer, changed: Sequence[Inputs], size: int) -> F
 
 
 def _worsening(metric: Metric, plain: Rows, permuted: Sequence[Rows]) -> dict[str, Any]:
-    """Returns "permuted", the metric's mean worsening on permuted rows, and its "interval"; each may be None. The
-    interval is for new rows under the same permutations."""
+    """Returns {"permuted": how much worse the metric is on average over the permutations, "interval": [low, high]}. The interval
+    tells what other rows would give, with the same permutations. Either is None if it cannot be computed."""
     before, after = metric.cached_value(plain), [metric.cached_value(rows) for rows in permuted]
     known = [each for each in after if each is not None]
     if before is None or len(known) < len(after):

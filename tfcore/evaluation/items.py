@@ -1,17 +1,17 @@
 """Items in an evaluation: two baselines of a ranking, and the rank of each row's item among all items.
 
     counts = ItemCounts.of(shards, labeler, "movie_id")
-    counts.predictions(texts)                    # {"popularity": [rows], "item_mean": [rows]}, float64
-    index = WholeIndex(vectors, places, known, k=10)
+    counts.predictions(items)                    # {"popularity": [rows], "item_mean": [rows]}, float64
+    index = ItemRanker(vectors, places, known, k=10)
     index.columns(users, items, groups)          # {"retrieval_rank": Arrow [rows], "retrieval_best": ..., "retrieval_items": ...}
 
-The baselines look at nothing but the item, as predictions keep it. `popularity` is the item's number of train rows,
-divided by the most frequent item's. `item_mean` is its mean label, drawn towards the mean of all rows as if each item
-had `SMOOTHING` more rows of that mean. Weights do not count. An item without train rows has 0 and the mean of all.
+The baselines look only at a row's item. `popularity` is the item's number of train rows, divided by the number of the most
+frequent item. `item_mean` is the item's mean label, drawn towards the mean of all rows as if each item had `SMOOTHING` more
+rows with that mean. Row weights do not count. For an item without train rows the baselines are 0 and the mean of all rows.
 
-The ranks leave out items that a row's group has in train rows, except the row's own. The index is read block by block,
-so that memory grows with the rows of a batch and a block, and not with the index. Half of the items with an equal
-product count as better. `headway.metrics.retrieval` makes metrics of the ranks.
+A row's rank leaves out the items that the row's group has in train rows, except the row's own item. The index is read block by
+block, so that memory grows with the sizes of a batch and a block, and not with the index. Of the items with the same score as
+the row's item, half count as better. `headway.metrics.retrieval` computes metrics from the ranks.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from tfcore.data.reader import Labeler, Shards, map_records
 from tfcore.transform.raw_column import RawColumn
 
 
-def kept_column(values: NDArray[Any], present: NDArray[np.bool_]) -> pa.Array:
-    """Returns raw values as predictions keep them: bytes as UTF-8 (invalid ones escaped), numbers and nulls as such."""
+def to_arrow_column(values: NDArray[Any], present: NDArray[np.bool_]) -> pa.Array:
+    """Returns raw values as predictions store them: bytes as UTF-8 text (invalid bytes escaped), null where not `present`."""
     if values.dtype != object:
         return pa.array(values, mask=~present)
     return escaped(pa.array(values, pa.binary(), mask=~present))
 
 
 def _raw(column: RawColumn) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the value of each row, and whether it has one, bool [rows]."""
+    """Returns the value of each row, and whether the row has a value, bool [rows]."""
     values = column.plain()
     return values, values == values if column.present is None else column.present
 
@@ -55,16 +55,16 @@ SMOOTHING = 10.0
 
 
 class ItemCounts(NamedTuple):
-    """The number and the summed labels of the train rows of each item."""
+    """For each item, the number of its train rows and the sum of their labels."""
 
     items: dict[str | int | float | None, int]
-    """The index of each item in the arrays."""
+    """{item: its index in `rows` and `labels`}"""
     rows: NDArray[np.float64]
     labels: NDArray[np.float64]
 
     @staticmethod
     def of(shards: Shards, labeler: Labeler, item: str) -> ItemCounts:
-        """Count the rows of all shards; only the item and the label are parsed."""
+        """Returns the counts over the rows of all shards. Only the column `item` and the label are parsed."""
 
         def look(columns: dict[str, Any]) -> tuple[Any, ...]:
             return (*_raw(columns[item]), labeler(columns)[0])
@@ -72,7 +72,7 @@ class ItemCounts(NamedTuple):
         items: dict[str | int | float | None, int] = {}
         places, labels = [], []
         for values, present, label in map_records(shards, list(dict.fromkeys([item, *labeler.input_columns])), look):
-            kept = kept_column(values.numpy(), present.numpy())
+            kept = to_arrow_column(values.numpy(), present.numpy())
             places.append(map_distinct(kept, lambda name: items.setdefault(name, len(items))))
             labels.append(label.numpy().astype(np.float64))
         at = np.concatenate(places) if places else np.zeros(0, np.int64)
@@ -80,9 +80,9 @@ class ItemCounts(NamedTuple):
         labels_by_item = np.bincount(at, weights, len(items)).astype(np.float64)
         return ItemCounts(items, np.bincount(at, minlength=len(items)).astype(np.float64), labels_by_item)
 
-    def predictions(self, texts: pa.Array) -> dict[str, NDArray[np.float64]]:
-        """Returns the predictions of each baseline, by its name, for rows with these items; float64 [rows]."""
-        place = map_distinct(texts, lambda name: self.items.get(name, -1))
+    def predictions(self, items: pa.Array) -> dict[str, NDArray[np.float64]]:
+        """Returns {baseline: its predictions for rows with these items, float64 [rows]}."""
+        place = map_distinct(items, lambda name: self.items.get(name, -1))
         mean = self.labels.sum() / max(self.rows.sum(), 1.0)
         rows = np.where(place >= 0, np.append(self.rows, 0.0)[place], 0.0)
         labels = np.where(place >= 0, np.append(self.labels, 0.0)[place], 0.0)
@@ -91,11 +91,11 @@ class ItemCounts(NamedTuple):
 
 
 BLOCK = 1 << 21
-"""The number of products computed at once: 16 MiB."""
+"""The number of scores (products of vectors) that are computed at once: 16 MiB."""
 _TIE = 1e-12
 Ints = NDArray[np.int64]
 Places = Callable[[pa.Array], Ints]
-"""A function that gives the position of each item in the index, -1 for one that is not in it."""
+"""A function that returns the position of each item in the index; -1 for an item that is not in the index."""
 
 
 class KnownItems:
@@ -108,7 +108,7 @@ class KnownItems:
 
     @staticmethod
     def of(shards: Shards, item: str, group: str, places: Places) -> KnownItems:
-        """Read the items of each group from the rows of all shards; only the two columns are parsed."""
+        """Returns the items of each group over the rows of all shards. Only the columns `item` and `group` are parsed."""
         names: dict[Any, int] = {}
         found: list[tuple[Ints, Ints]] = []
 
@@ -117,15 +117,15 @@ class KnownItems:
 
         for parts in map_records(shards, list(dict.fromkeys([item, group])), look):
             items, there, owners, owned = (part.numpy() for part in parts)
-            owner = map_distinct(kept_column(owners, owned), lambda name: names.setdefault(name, len(names)))
-            at = places(kept_column(items, there))
+            owner = map_distinct(to_arrow_column(owners, owned), lambda name: names.setdefault(name, len(names)))
+            at = places(to_arrow_column(items, there))
             kept = (at >= 0) & owned
             found.append((owner[kept], at[kept]))
         owned_by, of_place = (np.concatenate([part[side] for part in found]) for side in (0, 1))
         return KnownItems(owned_by, of_place, names)
 
     def __call__(self, groups: pa.Array) -> tuple[Ints, Ints]:
-        """Returns the row and the index position of each item that the row's group has in train rows, pair by pair."""
+        """Returns two arrays of pairs: a row of `groups`, and the position of an item that the row's group has in train rows."""
         number = map_distinct(groups, lambda name: -1 if name is None else self._names.get(name, -1))
         begin = self._starts[np.maximum(number, 0)]
         count = np.where(number >= 0, self._starts[number + 1] - begin, 0)
@@ -134,13 +134,13 @@ class KnownItems:
         return rows, self._places[begin[rows] + within]
 
 
-class WholeIndex:
+class ItemRanker:
     """Ranks the item of each row among all items of the index; see the module.
 
     Args:
-        vectors: the vectors of the items, float [items, n].
-        places: gives the positions of items, which are as predictions keep them.
-        k: how many of the best items are kept for each row.
+        vectors: the vectors of the index's items, float [items, n].
+        places: returns the positions in the index of items, given as predictions store them.
+        k: how many of the best items are kept for each row; `known` items of the row's group are left out.
     """
 
     def __init__(self, vectors: NDArray[Any], places: Places, known: KnownItems, k: int):
@@ -148,7 +148,7 @@ class WholeIndex:
         self.k = min(k, len(vectors))
 
     def columns(self, users: NDArray[Any], items: pa.Array, groups: pa.Array) -> dict[str, pa.Array]:
-        """Returns the columns of ranks for rows with these users' vectors, float [rows, n], items and groups."""
+        """Returns {column: values}: ranks, best items, number of items. `users` are the users' vectors, float [rows, n]."""
         own, (row, place) = self._places(items), self._known(groups)
         kept = place != own[row]
         ranks, best = ranks_and_best(users, self._vectors, own, row[kept], place[kept], self.k)
@@ -160,11 +160,11 @@ class WholeIndex:
 def ranks_and_best(
     users: NDArray[Any], vectors: NDArray[np.float64], own: Ints, row: Ints, place: Ints, k: int
 ) -> tuple[NDArray[np.float64], Ints]:
-    """Returns the rank of each row's item among all items, from 1, and the positions of its best k items, [rows, k].
-    `own` is the position of the row's item; where it is -1 the rank is 0. Missing best items are -1.
+    """Returns the rank of each row's own item among all items, from 1, and the positions of the k best items for the row's user,
+    [rows, k], filled up with -1. `own` has the position of each row's own item; where that is -1, the rank is 0.
 
     Args:
-        row, place: the row and the position of each item that is left out, pair by pair.
+        row, place: pairs, as two arrays: a row, and the position of an item that is left out for that row.
     """
     users, rows = users.astype(np.float64), np.arange(len(users))
     mine = np.einsum("ij,ij->i", users, vectors[np.maximum(own, 0)])

@@ -22,7 +22,7 @@ VERSION = 9
 
 
 class TrainedModel(Frozen):
-    """A training's output, and what the model is rebuilt from."""
+    """The output of a training, and the settings from which its model is rebuilt."""
 
     kind: Literal["trained"] = "trained"
     path: Ref[Any]
@@ -37,13 +37,13 @@ class TrainedModel(Frozen):
 
 
 class SavedModel(Frozen):
-    """A published version, which is called through its signature on raw columns."""
+    """A published model version, which is called with raw columns through its signature."""
 
     kind: Literal["saved_model"] = "saved_model"
     path: Ref[Any]
     version: int | None = None
     export: str | None = None
-    """The fingerprint of its export."""
+    """The fingerprint of the export stage's output that was published as this version."""
 
     def as_key(self) -> object:
         return {"version": self.version, "export": self.export}
@@ -72,13 +72,13 @@ class Evaluated(Metrics):
 
     rows: int = 0
     predictions: str | None = None
-    """The name of the predictions' file in the output."""
+    """The name of the file with the predictions in the output."""
     baselines: dict[str, str] = Field(default={})
-    """The names of the output's files with the predictions of baselines, by the baseline's name."""
+    """{baseline: the name of the file with its predictions in the output}"""
     incompatible: str | None = None
     """Why a SavedModel cannot score these rows; None: the rows were scored."""
     importance: Importance | None = None
-    """The importance of columns, on a small sample; None where that would take long, and for a user's task."""
+    """The importance of columns, on a small sample; None if that would take long, and for a user's own task."""
 
 
 class EvaluateRequest(OfTransform[Evaluated]):

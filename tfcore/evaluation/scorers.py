@@ -1,4 +1,4 @@
-"""Models as functions from a batch of rows to predictions: one trained just now, or a published SavedModel.
+"""Models as functions from a batch of rows to predictions: a model that was just trained, or a published SavedModel.
 
 scorer = TrainedScorer(model, parameters)
 scorer = SavedModelScorer(path, parameters.label, columns)        # Incompatible when it cannot score these rows
@@ -36,9 +36,9 @@ class Incompatible(Exception):
 
 
 class Scores:
-    """The scores of one batch: `predictions` as the model gave them, float32, and `float64_predictions`, computed from
-    the model's outputs where they are at hand, so that rows that float32 probabilities cannot tell apart are no ties.
-    `losses`, float64 [rows], only of a user's task, where predictions do not tell a row's loss."""
+    """The scores of one batch. `predictions` are float32, as the model gave them. `float64_predictions` are computed from the
+    model's raw `outputs` if given: they differ between some rows that are equal in float32. `losses`, float64 [rows], is None
+    except for a user's own task, where predictions do not determine a row's loss."""
 
     def __init__(self, head: Head, predictions: Any, outputs: Any = None, losses: Any = None):
         self.losses: NDArray[np.float64] | None = None if losses is None else np.asarray(losses, np.float64)
@@ -108,7 +108,7 @@ class SavedModelScorer:
 
     Raises:
         StoreError: there is nothing at `path`.
-        Incompatible: it asks for a column that is not there or has another type, or predicts something else.
+        Incompatible: a column that the model needs is missing or has another type, or its outputs do not fit the label.
     """
 
     transforms = False
@@ -151,7 +151,7 @@ class SavedModelScorer:
         return Scores(self._head, predictions, None if logits is None else logits.numpy()[:, None])
 
     def _check_classes(self, scores: NDArray[np.float32], named: tf.Tensor | None, valid: NDArray[np.bool_]) -> None:
-        """Raise Incompatible unless the model names the same class as the label for the most likely probability."""
+        """Raise Incompatible if, for a valid row, the most likely class has another name in the model than in the label."""
         if named is None:
             return
         ours = np.asarray([_text(name) for name in self._label.classes or ()])
@@ -181,7 +181,7 @@ def _signature(path: Path) -> Any:
 
 
 def _match(function: Any, path: Path, stored: Mapping[str, Column]) -> dict[str, tuple[str, str]]:
-    """Returns {input: (column, "values", "present" or "length")}; Incompatible where a stored column differs."""
+    """Returns {input: (column, part)}; part is "values", "present" or "length". Incompatible: a column is missing or differs."""
     try:
         columns = describe_model(path).columns
     except StoreError as error:

@@ -3,14 +3,14 @@
     predict(EvaluateRequest(...), Path("out"), monitor)       # {"metrics": {"auc": 0.71, ...}, "rows": 65432, ...}
 
 `out/predictions.parquet` has one row for each row of the shards: row, label (the number, or the class index), weight,
-prediction (a probability, probabilities, or the number; float64), row_loss (of a user's task), the columns that are
-asked for (numbers as they are stored, texts as UTF-8), and /unit where the records have it: int64, what the split keeps
-together, null where a row has no key. Of a trained model, `out/predictions-linear.parquet` has the predictions of the
-linear baseline that its training left, in the same columns. With `item`, `-popularity` and `-item_mean` are those of
-the item's baselines; with `ranks`, predictions of two towers have columns of ranks (see `tfcore.evaluation.items`).
-`out/expected.npy` has the first predictions as the model gave them. All other figures of a model are computed from
-these files (`headway.evaluation.measure`), so that another metric needs no other pass. Memory holds a few batches, and
-at the end label, weight and prediction, of a sample where there are many rows."""
+prediction (a probability, probabilities, or the number; float64), row_loss (for a user's own task), the requested columns
+(numbers as they are stored, texts as UTF-8), and /unit if the records have it: int64, equal for rows that the split keeps
+together, null for a row without a key. For a trained model, `out/predictions-linear.parquet` has the same columns with the
+predictions of the linear baseline that the training wrote. With `item` in the request, `-popularity` and `-item_mean` are such
+files of the item baselines. With `ranks`, a two-tower model's predictions also have columns of ranks (`tfcore.evaluation.items`).
+`out/expected.npy` has the first predictions as the model gave them. All other figures of a model are computed from these files
+(`headway.evaluation.measure`), so that a new metric needs no new pass. Memory holds a few batches, and at the end the label,
+weight and prediction of the rows, or of a sample of them if there are many."""
 
 import contextlib
 import time
@@ -35,7 +35,7 @@ from headway.tasks.base import Task
 from tfcore.data.dataset import evaluation_dataset
 from tfcore.data.reader import Shards, labeler, shards_of, staged, with_data_errors
 from tfcore.evaluation.importance import ImportanceStudy
-from tfcore.evaluation.items import ItemCounts, KnownItems, WholeIndex, kept_column
+from tfcore.evaluation.items import ItemCounts, ItemRanker, KnownItems, to_arrow_column
 from tfcore.evaluation.request import VERSION, EvaluateRequest, TrainedModel
 from tfcore.evaluation.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
 from tfcore.graph.retrace import RetraceGuard
@@ -67,11 +67,11 @@ def predict(
     """Score the rows, write the predictions and measure; see the module. `shards` replace the request's examples.
 
     Args:
-        remote: fetches shards that are still in a bucket while others are scored; None: all are here.
+        remote: fetches shards that are still in a bucket while other shards are scored; None: all shards are local.
 
     Returns:
-        predictions (the file), baselines (their files by name; none of a SavedModel), rows, metrics (the task's own),
-        seconds, rows_per_second, traces, importance (if studied); or {"incompatible": why} of a SavedModel.
+        {"predictions": a file's name, "baselines": {baseline: its file's name}, "rows", "metrics" (the task's own), "seconds",
+        "rows_per_second", "traces", "importance" (if studied)}; or {"incompatible": why} if a SavedModel cannot score the rows.
 
     Raises:
         ConfigError: a column is not a stored one.
@@ -95,7 +95,7 @@ def _predict(
     try:
         scorer = _scorer(request, shards)
         with RetraceGuard(scorer, action="warn", log=monitor.warn):
-            rows, expected, told = _write(request, scorer, shards, out, monitor, quick=given is None)
+            rows, expected, told = _write(request, scorer, shards, out, monitor, with_importance=given is None)
     except Incompatible as error:
         monitor.log(f"the model cannot score these rows: {error}")
         for name in (PREDICTIONS, *map(_file, BASELINES)):
@@ -143,7 +143,7 @@ def _scorer(request: EvaluateRequest, shards: Shards) -> TrainedScorer | SavedMo
 
 
 def _linear(request: EvaluateRequest) -> LinearModel | None:
-    """Returns the linear baseline that a training wrote beside its model; None where it wrote none."""
+    """Returns the linear baseline that the training wrote beside its model; None if it wrote none, and for a SavedModel."""
     if not isinstance(request.model, TrainedModel) or not (request.model.path.file / FILE).exists():
         return None
     return LinearModel.load(request.model.path.file / FILE)
@@ -154,7 +154,7 @@ def _file(baseline: str) -> str:
 
 
 def _items(request: EvaluateRequest, stager: Stager | None) -> ItemCounts | None:
-    """Returns the items of the train rows, for baselines of a trained model; None where no column names items."""
+    """Returns the item counts of the train rows, for the item baselines; None for a SavedModel, or if no column names items."""
     if request.item is None or not request.train or not isinstance(request.model, TrainedModel):
         return None
     shards = shards_of(request.train, stager)
@@ -162,7 +162,7 @@ def _items(request: EvaluateRequest, stager: Stager | None) -> ItemCounts | None
 
 
 class _Files(contextlib.ExitStack):
-    """Parquet files that are written batch by batch, in row groups of PARQUET_ROWS rows."""
+    """Parquet files of a folder, each written table by table, in row groups of about PARQUET_ROWS rows."""
 
     def __init__(self, folder: Path):
         super().__init__()
@@ -191,7 +191,7 @@ class _Files(contextlib.ExitStack):
 def _index(
     request: EvaluateRequest, scorer: TrainedScorer | SavedModelScorer, stager: Stager | None
 ) -> Callable[[dict[str, tf.Tensor], pa.Table], dict[str, pa.Array]] | None:
-    """Returns a function that gives a batch's columns of ranks; None if no ranks are requested or there is no index."""
+    """Returns a function from a batch and its table to the columns of ranks; None if no ranks are requested, or without index."""
     item, group = request.item, request.group
     if request.ranks is None or item is None or group is None or not isinstance(scorer, TrainedScorer):
         return None
@@ -205,7 +205,7 @@ def _index(
         return np.where(there, found, -1)
 
     known = KnownItems.of(shards_of(request.train, stager), item, group, places)
-    index = WholeIndex(items.vectors.numpy(), places, known, request.ranks)
+    index = ItemRanker(items.vectors.numpy(), places, known, request.ranks)
 
     def columns(batch: dict[str, tf.Tensor], table: pa.Table) -> dict[str, pa.Array]:
         users = scorer.users(batch)[: len(table)]
@@ -227,10 +227,10 @@ def _write(
     out: Path,
     monitor: Monitor,
     *,
-    quick: bool,
+    with_importance: bool,
 ) -> tuple[int, NDArray[np.float32], dict[str, Any]]:
-    """Write the predictions; returns the number of rows, the first predictions as the model gave them, and, with
-    `quick`, the importance of columns."""
+    """Write the predictions. Returns the number of rows, the first EXPECTED_ROWS predictions as the model gave them, and
+    {"importance": ...}; that dict is empty without `with_importance`, or if no study was made."""
     transform = None  # a published version has its own inside
     if isinstance(request.model, TrainedModel):
         transform = transform_of(request.transform, request.model.preprocess, tolerant=ImageDecoder(shards.total))
@@ -239,7 +239,7 @@ def _write(
     size = min(request.batch_size, shards.total)
     dataset = evaluation_dataset(shards, transform, labeler(shards, request.transform), batch=size, raw=raw)
     study = None
-    if quick and isinstance(scorer, TrainedScorer):
+    if with_importance and isinstance(scorer, TrainedScorer):
         study = ImportanceStudy.of(request.transform, label_task(request.transform.label), rows=shards.total)
     first: list[NDArray[np.float32]] = []
     rows = first_rows = 0
@@ -288,7 +288,7 @@ def _table(
     start: int,
     count: int,
 ) -> pa.Table:
-    """Returns the first `count` rows of a batch as the table to write; `start` is the number of its first row."""
+    """Returns the first `count` rows of a batch as the table to write. `start` is the number of the batch's first row."""
     label, task = batch["label"].numpy()[:count], label_task(parameters)
     columns: dict[str, Any] = {
         "row": pa.array(np.arange(start, start + count)),
@@ -300,7 +300,7 @@ def _table(
         columns[ROW_LOSS] = pa.array(scores.losses[:count])
     for name in kept:
         present = batch[f"raw/{name}/present"].numpy()[:count]
-        columns[name] = kept_column(batch[f"raw/{name}"].numpy()[:count], present)
+        columns[name] = to_arrow_column(batch[f"raw/{name}"].numpy()[:count], present)
     return pa.table(columns)
 
 

@@ -3,7 +3,7 @@
     described = describe_model(Path("store/models/flights/3/saved_model"))
     described.columns, described.task, described.classes
 
-It lies beside the model in `assets.extra/columns.json`, so that whoever has the folder can turn raw rows into its inputs.
+The file `assets.extra/columns.json` of the model's folder holds it. Whoever has the folder can turn raw rows into model inputs.
 """
 
 from pathlib import Path
@@ -20,10 +20,10 @@ FILE = Path("assets.extra") / "columns.json"
 
 class ModelMetadata(Frozen):
     columns: tuple[Column, ...]
-    """The raw columns, to whose types values are coerced before the model gets them."""
+    """The raw columns. Values are coerced to the columns' types before the model gets them."""
     task: TaskName
     inputs: dict[str, str] = Field(default_factory=dict)
-    """The names of the signatures' tensors by column, where they are not the columns' own names."""
+    """{column: the name of its tensor in the signatures}, only for columns whose tensor has another name."""
     classes: tuple[str | int, ...] = ()
     """The label's classes, in the order of the model's probabilities; empty where it has none."""
 
@@ -38,7 +38,7 @@ def describe_model(saved_model: Path) -> ModelMetadata:
     """Returns the metadata of the model in a folder: its columns, task and classes.
 
     Raises:
-        StoreError: it is not a SavedModel, or does not say which columns it takes.
+        StoreError: the folder holds no SavedModel, or no valid description of the model's columns.
     """
     if not (saved_model / "saved_model.pb").is_file():
         raise StoreError("is not a SavedModel", where=str(saved_model), fix="name the folder that holds saved_model.pb")

@@ -25,7 +25,7 @@ _MOST_COLUMNS = 200
 
 
 class CardFacts(Frozen):
-    """The facts of a run for the model card, which the export does not have itself."""
+    """The facts of a run that the model card shows and that the export itself does not know."""
 
     model: str
     label: str = ""
@@ -40,11 +40,11 @@ class CardFacts(Frozen):
     intervals: dict[str, Any] = Field(default_factory=dict)
     """The confidence intervals of metrics, [low, high] each, where evaluation gives them."""
     threshold: dict[str, Any] | None = None
-    """The threshold that the config's rule chose, as evaluation gives it; None: there is no rule."""
+    """The decision threshold that the config's rule chose, as evaluation returns it; None: there is no rule."""
     baselines: dict[str, Metrics] = Field(default_factory=dict)
-    """The same metrics of each baseline, by its name."""
+    """{baseline: its values of the same metrics}"""
     compared: tuple[Check, ...] = ()
-    """The comparison with the champion at the time, metric by metric, on the same rows."""
+    """The comparisons with the champion of that time on the same rows, one for each metric."""
     status: Status | None = None
     """What the gate decided; None: not known."""
     reasons: tuple[str, ...] = ()

@@ -1,10 +1,10 @@
-"""A SavedModel as a function of Arrow batches, loaded once a process and shared by its threads.
+"""A SavedModel as a function of Arrow batches, loaded once per process and shared by the process's threads.
 
     predict = load("store/models/flights/3/saved_model", digest)
     predict(batch).column("prediction")          # batch: the model's raw columns, coerced
 
-The worker threads are the parallelism, so TensorFlow computes each batch on one thread: that is also what makes a row's
-prediction the same bits however many workers there are. Every call has BATCH rows, the last one of a batch filled up.
+Several worker threads predict in parallel, so TensorFlow computes each call on one thread. A row's prediction then has the same
+bits whatever the number of workers. Each call of the model has BATCH rows; a batch's last call is padded.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LOCK = threading.Lock()
 
 
 def load(path: str, digest: str) -> Predictor:
-    """Returns the model in a folder, loaded once; its `digest` tells it from another one that lay there before."""
+    """Returns the model in the folder `path`, loaded once. A new `digest` of the files tells that the model is another one."""
     with _LOCK:
         if (path, digest) not in _LOADED:
             _LOADED.clear()  # one model at a time stays in memory
@@ -55,7 +55,7 @@ class Predictor:
     """Predicts the rows of Arrow batches by the signature `serving_nullable`. Safe to call from several threads.
 
     Raises:
-        StoreError: the folder holds no SavedModel that can be loaded, or it does not say which columns it takes.
+        StoreError: the folder holds no SavedModel that can be loaded, or no description of the model's columns.
     """
 
     def __init__(self, path: Path):
@@ -74,8 +74,8 @@ class Predictor:
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the predictions, a row for each row of `batch`.
 
-        `prediction` is the probability (binary), the class (multiclass, string or int64) or the number, float32. Beside
-        it stand `probabilities` (multiclass, float32 [classes]) or `quantiles` (float32 [levels])."""
+        The column `prediction` is a probability (binary, float32), a class (multiclass, string or int64) or a number (float32).
+        A second column is `probabilities` (multiclass, float32 [classes]) or `quantiles` (float32 [levels])."""
         inputs = [_Input(batch.column(c.name), c, self._names[c.name]) for c in self._described.columns]
         parts = []
         for start in range(0, batch.num_rows, BATCH):
@@ -107,7 +107,7 @@ def _columns(values: dict[str, NDArray[Any]], task: str, classes: Sequence[str |
 
 
 def _column(values: NDArray[Any]) -> pa.Array:
-    """Returns float32 [rows] as an array, [rows, width] as an array of fixed-size lists."""
+    """Returns values of shape [rows] as a plain Arrow array, and of shape [rows, width] as fixed-size lists."""
     if values.ndim == 1:
         return pa.array(values)
     return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
@@ -134,8 +134,8 @@ class _Input:
         self._values = pc.fill_null(coded.indices.cast(pa.int64()), len(texts)).to_numpy(zero_copy_only=False)
 
     def tensors(self, start: int, rows: int) -> Iterator[tuple[str, tf.Tensor]]:
-        """Yields the name and the tensor of each input of this column. The first `rows` of its BATCH rows are the rows
-        from `start` on. The others are filler: 0, an empty text or list, not present."""
+        """Yields the name and the tensor of each model input made of this column. A tensor has BATCH rows: first `rows` rows of
+        the column from `start` on, then padding, which is 0, an empty text or list, or "not present"."""
         if self._values is not None:
             yield self._name, self._scalars(self._values[start : start + rows])
         else:
@@ -156,7 +156,7 @@ class _Input:
 
 
 def _filled(values: NDArray[Any], empty: Any) -> NDArray[Any]:
-    """Returns the values, filled up with `empty` to BATCH rows."""
+    """Returns the values, padded with `empty` to BATCH rows."""
     if len(values) == BATCH:
         return values
     whole = np.full((BATCH, *values.shape[1:]), empty, values.dtype)
@@ -173,7 +173,7 @@ def _vectors(array: pa.Array, column: Column) -> NDArray[Any]:
 
 
 def _lists(array: pa.Array, column: Column) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Returns a list column's values, filled up to [rows, longest], and the lists' lengths, int64 [rows]."""
+    """Returns a list column's values, padded to [rows, longest], and the lengths of the lists, int64 [rows]."""
     flat = flatten(array)
     lengths = flat.lengths
     longest = max(1, int(lengths.max(initial=0)))

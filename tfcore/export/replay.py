@@ -1,11 +1,11 @@
-"""The replay stage: checks an export with raw rows of the store, in a fresh process that has only TensorFlow.
+"""The replay stage: predicts stored raw rows again with the exported model, in a fresh process that has only TensorFlow.
 
     replay(ReplayRequest(saved_model=..., examples=..., predictions=..., columns=..., task="binary"), out, monitor)
 
-The SavedModel is first copied to a folder of its own, so that the replay finds nothing of the folder it was saved in.
-The process runs `tfcore/export/replay_main.py`. Within the TensorFlow process, the first replay takes the process that
-`tfcore.runtime.start` forked at its beginning. Elsewhere, and for a second replay, a new Python runs the script by its
-path, isolated from the environment. This module imports no TensorFlow.
+The SavedModel is first copied to another folder, so that the replay finds no other files of the folder it was saved in. The
+fresh process runs `tfcore/export/replay_main.py`. If the stage runs in the TensorFlow process, its first replay uses the process
+that `tfcore.runtime.start` forked at the beginning. Otherwise a new Python runs the script by its path, isolated from the
+environment. This module imports no TensorFlow.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from headway.errors import DataError, HeadwayError
 from headway.messages import agree, counted, number, some
 from headway.monitor import Monitor
 from headway.process import ChildProcess, Forked, Scratch
-from headway.records.encode import feature_spec, total
+from headway.records.encode import feature_spec, total_rows
 from headway.schema.columns import Column
 from headway.stages.refs import Examples, Ref
 from headway.stages.stage_class import Key, Stage
@@ -43,15 +43,15 @@ from tfcore.export.signatures import tensor_names
 VERSION = 7
 BOUND = 1e-5
 SECONDS = 300.0
-"""The time after which a replay counts as hung."""
+"""The seconds after which a replay counts as hung."""
 MEASURED = (1, 64)
 """The batch sizes, in rows, whose latency is measured."""
 TIMED_SECONDS, TOLD_SECONDS = 0.15, 0.05
-"""How long calls of each batch size are measured where a limit of the latency is set, and where none is."""
+"""The seconds for which calls of each batch size are timed: the first if a limit on the latency is set, else the second."""
 
 
 class Replayed(Result):
-    """The answer of the replay stage: how far the export's predictions are from those of the training process."""
+    """The answer of the replay stage: how far the export's predictions are from the training process's predictions."""
 
     rows: int
     largest_difference: float
@@ -75,21 +75,21 @@ class ReplayRequest(Stage[Replayed]):
 
 
 class ReplayProcess:
-    """A fresh Python process that runs the replay script; it answers one request."""
+    """A fresh Python process that runs the replay script and answers one request."""
 
     def __init__(self) -> None:
         self._process: ChildProcess | None = None
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
 
     def start(self) -> None:
-        """Start the process unless it runs; it imports TensorFlow and waits."""
+        """Start the process unless it runs already; the process imports TensorFlow and waits for its request."""
         if self._process is None:
             forked = (Forked.waiting.pop(), Scratch("child")) if Forked.waiting else None
             arguments, folder = ["-I", script()], tempfile.gettempdir()
             self._process = ChildProcess(arguments, self._answers.put, folder=folder, process=forked)
 
     def ask(self, request: Mapping[str, Any], monitor: Monitor) -> dict[str, Any]:
-        """Send a request, return its answer and end the process; HeadwayError when it fails or takes too long."""
+        """Send a request, return its answer and end the process. HeadwayError: the process fails or takes too long."""
         self.start()
         process, until = self._process, time.monotonic() + SECONDS
         assert process is not None
@@ -124,11 +124,11 @@ def script() -> str:
 def replay(
     request: ReplayRequest, out: Path, monitor: Monitor, *, process: ReplayProcess | None = None
 ) -> dict[str, Any]:
-    """Replays rows through a copy of the SavedModel; writes out/replay.json and returns what it holds.
+    """Predicts rows with a copy of the SavedModel and compares; writes out/replay.json and returns the file's content.
 
     Raises:
-        HeadwayError: a prediction is further than the bound from the training process's, the model does not load, or it
-            takes more than `limits` allow.
+        HeadwayError: a prediction differs from the training process's by more than the bound, the model does not load, or its
+            size or latency exceeds `limits`.
     """
     process = process or ReplayProcess()
     try:
@@ -168,11 +168,11 @@ def replay(
 
 
 def sample(examples: Sequence[Examples], rows: int) -> tuple[list[dict[str, Any]], np.ndarray]:
-    """Returns the rows to replay: [{"path", "rows"}], how many first rows of each shard, and their indices among all
-    predictions, int64. They are `rows` in total, or all there are; DataError if there are none.
+    """Returns which rows to replay: a list of {"path", "rows"}, the number of rows to take from the start of each shard, and
+    the indices of these rows among all predictions, int64. In total `rows` rows, or all if there are fewer.
 
-    Shards give their first rows, because a record is read whole anyway, and rows differ in date and origin from shard
-    to shard."""
+    Shards give their first rows, because a record is read whole anyway. All shards take part, because they differ in the date
+    and origin of their rows. DataError: there are no rows."""
     sizes = _shard_rows(examples)
     paths = [str(e.path / s["file"]) for e in examples for s in _shards(e)]
     each = _even_shares(sizes, rows)
@@ -185,7 +185,7 @@ def sample(examples: Sequence[Examples], rows: int) -> tuple[list[dict[str, Any]
 
 
 def _even_shares(sizes: Sequence[int], rows: int) -> list[int]:
-    """Returns the number of rows to take from each shard, as even as their sizes allow: `rows` in total, or all."""
+    """Returns the number of rows to take from each shard, as even as the sizes allow: in total `rows`, or all there are."""
     shares, remaining = [0] * len(sizes), min(rows, sum(sizes))
     smallest_first = sorted(range(len(sizes)), key=sizes.__getitem__)
     for done, shard in enumerate(smallest_first):
@@ -199,7 +199,7 @@ def _shards(examples: Examples) -> list[dict[str, Any]]:
 
 
 def _shard_rows(examples: Sequence[Examples]) -> list[int]:
-    return [total(shard["rows"]) for e in examples for shard in _shards(e)]
+    return [total_rows(shard["rows"]) for e in examples for shard in _shards(e)]
 
 
 def _expected(predictions: Path, picked: np.ndarray, rows: int) -> np.ndarray:
@@ -222,7 +222,7 @@ def _expected(predictions: Path, picked: np.ndarray, rows: int) -> np.ndarray:
 
 
 def payload(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: Path, expected: Path) -> dict[str, Any]:
-    """Returns the request to the replay script, whose module describes the fields."""
+    """Returns the request to the replay script; the docstring of `replay_main` describes its fields."""
     names = tensor_names(request.columns)
     return {
         "saved_model": str(saved_model),
@@ -271,13 +271,13 @@ _CAUSES = {
         "look for a layer that keeps state in inference, or an output in half precision",
     ),
 }
-"""The problem and its fix by cause: the one the replay script found, or "rounding" where the difference is small."""
+"""{cause: (problem, fix)}. The cause is the one that the replay script found, or "rounding" if the difference is small."""
 _ROUNDINGS = 16
-"""The number of roundings of an output that may add up in a model's last layers."""
+"""The number of float32 rounding errors of an output that may add up in a model's last layers."""
 
 
 def difference_error(answer: dict[str, Any], request: ReplayRequest) -> HeadwayError:
-    """Returns the error of a replay that is not `ok`: the largest difference, its cause and the fix."""
+    """Returns the error of a replay whose answer is not `ok`: it tells the largest difference, its cause and the fix."""
     worst = answer["worst"]
     values = ", ".join(f"{name}={value!r}" for name, value in list(worst["columns"].items())[:12])
     expected, exported = (", ".join(number(v) for v in worst[key][:5]) for key in ("expected", "found"))
@@ -305,7 +305,7 @@ def _finite(value: Any) -> Any:
 
 
 def exceeded_limits(result: dict[str, Any], limits: ServingLimits) -> list[str]:
-    """Returns a line for each limit that the model exceeds, with the measured figure and the limit."""
+    """Returns a line of text for each limit that the model exceeds, with the measured figure and the limit."""
     serving = result["serving"]
     measured = {"size_mb": serving["size_mb"], "p99_ms": serving["latency"]["1"]["p99_ms"]}
     return [
@@ -316,7 +316,7 @@ def exceeded_limits(result: dict[str, Any], limits: ServingLimits) -> list[str]:
 
 
 def serving_text(result: dict[str, Any]) -> str:
-    """Format the measured cost of serving as one line."""
+    """Returns the measured cost of serving as one line: size, load time and latency."""
     serving = result["serving"]
     latency = ", ".join(
         f"{counted(int(rows), 'row')} p50 {number(figures['p50_ms'])} ms, p99 {number(figures['p99_ms'])} ms"

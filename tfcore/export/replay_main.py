@@ -2,24 +2,24 @@
 
     python -I replay.py < request.json          # one JSON line in, one JSON line out
 
-It may import only TensorFlow, NumPy and the standard library, what any server has; importing Keras or Headway fails. It
-imports them first, then waits for its line, so that it can be started while a model still trains. It loads the
-SavedModel, reads raw rows from shards with stock tf.io, gives them to `serving_nullable` as tensors and to
-`serve_examples` as freshly written tf.Examples, and compares both with the expected predictions. `serving_default` gets
-only the rows that it can represent without companions. Each signature is called twice: with all rows in one batch, then
-in uneven batches, some of them a single row. This finds a model that draws random numbers, or whose answer for a row
-depends on the other rows of the batch.
+The script may import only what any server has: TensorFlow, NumPy and the standard library. Importing Keras or Headway fails. It
+imports TensorFlow first and then waits for its request, so that it can be started while a model still trains. It loads the
+SavedModel and reads raw rows from shards with plain TensorFlow. `serving_nullable` gets the rows as tensors, `serve_examples` as
+new tf.Examples. `serving_default` gets only the rows that need no companion input (c__present, c__length). All outputs are
+compared with the expected predictions. Each signature is called twice: with all rows in one batch, then in uneven batches, some
+of a single row. This finds a model that draws random numbers, or whose answer for a row depends on the other rows of the
+batch.
 
 Request:
-    saved_model     folder of the SavedModel, best one it was not saved in
+    saved_model     folder of the SavedModel, best another folder than the one it was saved in
     spec            {feature: {"kind": ..., "dtype": ...}} of the shards' records
     columns         [{"name", "tensor", "dtype", "nullable", "dictionary", "shape"}] of the raw columns; shape is [] for one
                     value a row, [n] for n, [null] for any number
-    shards          [{"path", "rows"}]: how many of its first rows to replay
+    shards          [{"path", "rows"}]: a shard's file, and the number of its first rows to replay
     expected        .npy file, the predictions for those rows in order, [rows] or [rows, classes]
     output          the signature output to compare
     bound           the largest |difference| / max(1, |expected|, standard deviation of expected) that passes
-    measured        how many rows a timed call has, for each of the measurements: [1, 64]
+    measured        the batch sizes, in rows, whose calls are timed: [1, 64]
     timed_seconds   how long each measurement may take
 
 Answer: {"ok", "rows", "largest_difference", "bound", "signatures": {name: largest difference}, "worst": {...}, "cause",
@@ -54,7 +54,7 @@ import tensorflow as tf  # noqa: E402
 
 LISTS = {"int64": "int64_list", "float32": "float_list", "string": "bytes_list", "bytes": "bytes_list"}
 LEAST_CALLS, MOST_CALLS = 3, 300
-"""The least and the most calls of a measurement of latency; a wide model's calls may take longer than its time."""
+"""The least and the most timed calls of a latency measurement; the calls of a wide model may take longer than its time."""
 
 
 def main():
@@ -76,8 +76,8 @@ def main():
 
 
 def warm_up():
-    """Have TensorFlow set up its devices and threads and make its first function call and dataset, which takes time
-    only once; done before the request comes, while the model still trains."""
+    """Call a first function and read a first dataset, for which TensorFlow sets up its devices and threads. This takes time
+    only once, and here the model still trains."""
     once = tf.function(lambda texts: tf.strings.length(texts), input_signature=[tf.TensorSpec([None], tf.string)])
     once(tf.constant([""]))
     for _ in tf.data.TFRecordDataset([]):
@@ -85,7 +85,7 @@ def warm_up():
 
 
 def _foreign():
-    """Returns the problem if the model made this process import Keras or Headway; None if it did not."""
+    """Returns an error message if the model made this process import Keras or Headway, else None."""
     imported = sorted(name for name in sys.modules if name.split(".")[0] in FOREIGN and sys.modules[name] is not None)
     return f"the exported model made the process import {', '.join(imported)}" if imported else None
 
@@ -99,7 +99,7 @@ def replay(request):
     expected = np.load(request["expected"], allow_pickle=False)
     inputs, every = named_inputs(rows, request["columns"]), np.arange(len(expected))
     signature, limit = model.signatures["serving_nullable"], request.get("timed_seconds", 0.0)
-    latency = {str(n): timed(signature, inputs, n, limit) for n in request.get("measured", ())}
+    latency = {str(n): measure_latency(signature, inputs, n, limit) for n in request.get("measured", ())}
     plain, simple = without_companions(inputs, request["columns"])
     calls = {
         "serving_nullable": (inputs, every),
@@ -112,7 +112,7 @@ def replay(request):
         if not len(picked):
             continue
         signature = model.signatures[name]
-        cut = in_batches(signature, arrays, uneven(len(picked)))
+        cut = in_batches(signature, arrays, uneven_batches(len(picked)))
         wanted, largest[name] = expected[picked], 0.0
         for batches, answer in (("one", call(signature, arrays)), ("uneven", cut)):
             found = answer[output]
@@ -153,9 +153,9 @@ def replay(request):
     return answer
 
 
-def timed(signature, arrays, rows, limit):
-    """Calls a signature with `rows` rows for `limit` seconds, after three warm-up calls; returns {"p50_ms", "p99_ms",
-    "calls"}, the percentiles of a call's time."""
+def measure_latency(signature, arrays, rows, limit):
+    """Calls a signature with `rows` rows, first three times to warm up, then for `limit` seconds. Returns {"p50_ms", "p99_ms",
+    "calls"}: percentiles of the time of a call, and the number of timed calls."""
     count = len(next(iter(arrays.values())))
     picked = np.arange(rows) % count
     cut = {key: value[picked] for key, value in arrays.items()}
@@ -172,8 +172,8 @@ def timed(signature, arrays, rows, limit):
 
 
 def cause(model, name, calls, request):
-    """Returns {"cause", "inputs"}, as in the answer; `calls` is {signature: (its inputs, the indices of their
-    rows)}."""
+    """Returns {"cause", "inputs"}, which the module's docstring describes, for the signature `name`. `calls` is {signature:
+    (its inputs, the indices of the rows in them)}."""
     output = request["output"]
     # the model's inputs are told apart first: where one of them is to blame, so is the preprocess
     if "transform" in model.signatures:
@@ -190,10 +190,10 @@ def cause(model, name, calls, request):
 
 
 def behaviour(signature, sample, request):
-    """Returns {output: "random" if a second call changes it, "batch" if other batches do, else None}."""
+    """Returns {output: "random" if a second call with the same rows changes it, "batch" if other batches do, else None}."""
     inputs, picked = sample
     first, second = (call(signature, inputs) for _ in range(2))
-    cut = in_batches(signature, inputs, uneven(len(picked)))
+    cut = in_batches(signature, inputs, uneven_batches(len(picked)))
 
     def far(a, b):
         if a.dtype.kind not in "fiu" or a.shape != b.shape:
@@ -207,8 +207,8 @@ def behaviour(signature, sample, request):
     }
 
 
-def uneven(rows):
-    """Yields (start, stop) of the batches of all rows; single rows alternate with batches of 2, 6, 18, ... rows."""
+def uneven_batches(rows):
+    """Yields (start, stop) of each batch of the rows; batches of a single row alternate with batches of 2, 6, 18, ... rows."""
     start, size = 0, 2
     while start < rows:
         for stop in (start + 1, min(start + 1 + size, rows)):
@@ -226,7 +226,7 @@ def call(signature, arrays):
 
 
 def in_batches(signature, arrays, batches):
-    """Call a signature with rows start to stop of each of the `batches` and return the joined {output: array}."""
+    """Call a signature once for each (start, stop) of `batches`, with these rows; return the joined {output: array}."""
     parts = [call(signature, {key: value[a:b] for key, value in arrays.items()}) for a, b in batches]
     return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
@@ -251,7 +251,7 @@ def read_rows(request):
 
 
 def read_groups(request, path, rows):
-    """Returns the first `rows` rows of a shard of row groups, as `read_rows` does; ValueError if there are fewer."""
+    """Returns the first `rows` rows of one shard in the form of `read_rows`. ValueError: the shard has fewer rows."""
     columns: dict[str, tuple[list[np.ndarray], list[np.ndarray]]] = {
         column["name"]: ([], []) for column in request["columns"]
     }
@@ -286,7 +286,7 @@ def _values(feature, dtype):
 
 
 def _rows_of(values, lengths, shape):
-    """Returns the flat values of a vector as [rows, n]; of a list as an object array with one array for each row."""
+    """Returns flat `values` cut into rows: of a vector column as [rows, n], of a list column as an object array of arrays."""
     if shape != [None]:
         return values.reshape([-1, *shape])
     rows = np.empty(len(lengths), object)
@@ -299,7 +299,7 @@ def _numpy_type(dtype):
 
 
 def named_inputs(rows, columns):
-    """Returns the inputs of `serving_nullable` by name, as arrays; texts are objects."""
+    """Returns {input: array} for the signature `serving_nullable`; an array of texts has the dtype object."""
     inputs = {}
     for column in columns:
         values, present = rows[column["name"]]
@@ -320,9 +320,9 @@ def named_inputs(rows, columns):
 
 
 def without_companions(inputs, columns):
-    """Returns the `serving_default` inputs of the rows that need no `__present` or `__length`, and their indices.
+    """Returns the `serving_default` inputs of the rows that need no `__present` or `__length`, and the rows' indices.
 
-    In `serving_default` NaN in a nullable float column is null, all else is present, and all values of a list count."""
+    In `serving_default` NaN in a nullable float column is a null, all else is present, and all values of a list count."""
     values, simple = {}, np.ones(len(inputs[columns[0]["tensor"]]), bool)
     for column in columns:
         name = column["tensor"]

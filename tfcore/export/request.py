@@ -26,7 +26,7 @@ class Exported(Result):
 
 
 class ExportRequest(OfTransform[Exported]):
-    """The request of the export stage: a trained model's weights, and what it is built from."""
+    """The request of the export stage: a trained model's weights, and what the model is built from."""
 
     name, version, runs, tensorflow = "export", VERSION, "tfcore.export.saved_model:export", True
     card: Annotated[

@@ -1,6 +1,6 @@
-"""Raw columns of a request to an exported model: named tensors or serialized tf.Examples, in the graph.
+"""Turns the inputs of an exported model, named tensors or serialized tf.Examples, into raw columns within the graph.
 
-Columns of a kind are taken together, so that the graph of a wide table is small.
+Columns of one dtype are handled together as one tensor, so that the graph of a wide table is small.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ Tensors = Mapping[str, tf.Tensor]
 
 
 def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Tensor]) -> dict[str, RawColumn]:
-    """Returns the tensors of a request, by the names of `inputs`, as raw columns of one length.
+    """Returns {column: raw column} made of a request's tensors, all of one length. `inputs` are the signature's inputs.
 
-    Without companions NaN in a nullable float column is null; a companion of one value holds for all rows.
+    A companion input (c__present, c__length) of one value holds for all rows. Without it NaN in a nullable float column is null.
     """
     names = tensor_names(columns)
     values_of = {column.name: tensors[names[column.name]] for column in columns}
@@ -51,17 +51,17 @@ def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Ten
 
 
 def rows_of(columns: Mapping[str, RawColumn]) -> tf.Tensor:
-    """Returns how many rows the columns have; int32 scalar."""
+    """Returns the number of rows of the columns, an int32 scalar."""
     one = next(iter(columns.values()))
     return tf.shape(one.values if one.lengths is None else one.lengths)[0]
 
 
 def list_of(name: str, tensors: Tensors, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the values of a list input that is no column, [rows, longest], and which of them count, bool of that
-    shape.
+    """Returns the values of the list input `name`, such as `exclude`, [rows, longest], and a mask of the values that count,
+    bool of the same shape.
 
     Raises:
-        tf.errors.InvalidArgumentError: when the graph runs, if the list has neither one row nor `rows`.
+        tf.errors.InvalidArgumentError: when the graph runs, if the input has neither one row nor `rows` rows.
     """
     values = tensors[name]
     given = tf.shape(values)[0]
@@ -74,7 +74,7 @@ def list_of(name: str, tensors: Tensors, rows: tf.Tensor) -> tuple[tf.Tensor, tf
 
 
 def with_blanks(given: Mapping[str, RawColumn], columns: Sequence[Column]) -> dict[str, RawColumn]:
-    """Returns all of `columns`: a missing one is null, or 0, empty texts or empty lists if it cannot be null."""
+    """Returns all of `columns`. One that `given` lacks is all null, or, if not nullable, all 0, empty texts or empty lists."""
     rows = rows_of(given)
 
     def blank(column: Column) -> RawColumn:
@@ -87,10 +87,10 @@ def with_blanks(given: Mapping[str, RawColumn], columns: Sequence[Column]) -> di
 
 
 def _rows(values: Tensors, companions: Tensors) -> tf.Tensor:
-    """Returns the row count, int32 scalar, and asserts that all have it; a companion, as c__present, may have one row.
+    """Returns the number of rows, an int32 scalar, and asserts that all tensors have it; a companion may have one row instead.
 
     Args:
-        values: a tensor of each column.
+        values: {column: its tensor}; `companions` are inputs such as c__present.
     """
     names = [*values, *companions]
     counts = tf.stack([tf.shape(tensor)[0] for tensor in (*values.values(), *companions.values())])
@@ -110,10 +110,10 @@ def _rows(values: Tensors, companions: Tensors) -> tf.Tensor:
 
 
 def _known(values: tf.Tensor, columns: Sequence[Column], flags: Sequence[tf.Tensor | None]) -> tf.Tensor | None:
-    """Returns which values are present, bool [columns, rows]; None where no column can be null.
+    """Returns which values are present, bool [columns, rows]; None if no column is nullable.
 
     Args:
-        flags: the companion of each column, None where it has none.
+        flags: the companion input c__present of each column; None for a column without one.
     """
     if not any(column.nullable for column in columns):
         return None
@@ -130,7 +130,7 @@ def _known(values: tf.Tensor, columns: Sequence[Column], flags: Sequence[tf.Tens
 def _shaped(
     column: Column, values: tf.Tensor, present: tf.Tensor | None, lengths: tf.Tensor | None, rows: tf.Tensor
 ) -> RawColumn:
-    """Returns a column given as a vector, [rows, n], or as a list, [rows, longest], as a raw column."""
+    """Returns a vector column, given as [rows, n], or a list column, given as [rows, longest], as a raw column."""
     if column.is_list:
         longest = tf.shape(values, tf.int64)[1]
         lengths = tf.fill([rows], longest) if lengths is None else lengths  # -1 means all
@@ -147,7 +147,7 @@ def _shaped(
 
 
 def of_examples(examples: tf.Tensor, columns: Sequence[Column]) -> dict[str, RawColumn]:
-    """Returns tf.Examples as raw columns; a feature that is absent, empty (but no list) or a null word is null."""
+    """Returns {column: raw column} of serialized tf.Examples. A feature is null if absent, a null word, or empty and no list."""
     raw = raw_columns(parse_examples(examples, columns), columns)
     worded = [
         column for column in columns if column.type == "bytes" and column.null and column.nullable and not column.shape

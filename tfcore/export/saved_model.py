@@ -2,9 +2,9 @@
 
     signatures = save(Path("saved_model"), transform=transform, predict=predictor(model, "binary"), ...)
 
-Its signatures are described by `tfcore.export.signatures`. The graph holds the transform's tables, the model's
-variables and nothing that lives in a Python process: a PyFunc node would load elsewhere and call whatever function has
-its number there, so it is refused here, by name."""
+Its signatures are described by `tfcore.export.signatures`. The graph holds the transform's tables and the model's variables, and
+nothing that lives in a Python process. A PyFunc node calls a Python function by number: in another process it would call whatever
+has that number there. So a graph with such a node is refused, and the error names the function."""
 
 import json
 import shutil
@@ -30,10 +30,10 @@ from tfcore.export.signatures import (
     EXCLUDE,
     Signature,
     Tensor,
-    describe,
     describe_towers,
     nullable_inputs,
     output_names,
+    signatures_of,
     tensor_names,
 )
 from tfcore.graph.python_op import python_functions
@@ -47,19 +47,19 @@ from tfcore.transform.raw_column import RawColumn
 
 Tensors = dict[str, tf.Tensor]
 Predict = Callable[[Tensors], Tensors]
-"""Model inputs {"numeric", "categorical"} -> the named outputs of `headway.tasks.base.Task.outputs`."""
+"""A function from the model's inputs {"numeric", "categorical"} to the named outputs of `headway.tasks.base.Task.outputs`."""
 
 
 class Served(tf.Module):
-    """The tf.Module that is saved: its attributes hold what the functions of the signatures use.
+    """The tf.Module that is saved. Its attributes hold what the functions of the signatures use.
 
     Args:
-        transform: {column: RawColumn} -> model inputs; its method `named` gives the outputs of the `transform`
-            signature.
+        transform: {column: RawColumn} -> model inputs; its method `named` gives the outputs of the signature `transform`.
         predict: model inputs -> named predictions, in inference mode.
         columns: the raw columns.
-        variables: the variables that `predict` reads; a Keras model's are not found through its attributes.
-        task: the task whose outputs `predict` gives; one with classes has the signature `classify`, too.
+        variables: the variables that `predict` reads; tf.Module does not find a Keras model's through attributes.
+        task: the task whose outputs `predict` gives; a task with classes also has the signature `classify`.
+        index: the item index of a two-tower model, for the signatures `embed` and `top_k`; None: neither is saved.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class Served(tf.Module):
         self._index = index
 
     def functions(self, signatures: Mapping[str, Signature]) -> dict[str, Any]:
-        """Returns a tf.function for each signature but `transform`. All of them call one trace of the transform and the
-        model."""
+        """Returns {signature: tf.function} for all signatures but `transform`. The functions share one trace of the transform
+        and the model."""
         answers: dict[str, Callable[[Tensors, dict[str, RawColumn]], Tensors]] = {
             "classify": lambda tensors, columns: self._classified(tensors, self.predict(columns)),
         }
@@ -126,7 +126,7 @@ class Served(tf.Module):
 
 
 def _named_function(body: Callable[[Tensors], Tensors], inputs: Sequence[Tensor]) -> Any:
-    """Returns a tf.function of `body` that takes a dict of tensors, a signature's inputs by name."""
+    """Returns a tf.function of `body`. It takes a dict: the tensors of a signature's `inputs` by name."""
     specs = {t.name: tf.TensorSpec(t.shape, tf.as_dtype(t.dtype), name=t.name) for t in inputs}
     return tf.function(lambda tensors: body(tensors), input_signature=[specs], autograph=False)
 
@@ -146,10 +146,10 @@ def save(
 
     Args:
         index: the item index of a two-tower model, for the signatures `embed` and `top_k`.
-        threshold: of a binary model, the default threshold of `classify`; None: 0.5.
+        threshold: the default of `classify`'s input `threshold`, for a binary model; None: 0.5.
 
     Raises:
-        HeadwayError: the graph calls Python functions, or gives other outputs than the task has.
+        HeadwayError: the graph calls Python functions, or its outputs are not the task's outputs.
     """
     head = head_of(task)
     served = Served(transform=transform, predict=predict, columns=columns, variables=variables, task=head, index=index)
@@ -158,7 +158,7 @@ def save(
         Tensor(name=name, dtype=tensor.dtype.name, shape=tuple(tensor.shape.as_list()))
         for name, tensor in sorted(transform_function.get_concrete_function().structured_outputs.items())
     ]
-    signatures = describe(columns, head.task, head.classes, transformed, threshold, served=head.described())
+    signatures = signatures_of(columns, head.task, head.classes, transformed, threshold, served=head.described())
     if index is not None:
         signatures |= describe_towers(columns, index.item, index.width, index.texts)
     functions, concrete = served.functions(signatures) | {"transform": transform_function}, {}
@@ -193,7 +193,7 @@ def save(
 
 
 def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """Run the export stage: write out/saved_model, return {"saved_model": folder's name, "bytes", "signatures"}."""
+    """Run the export stage: write out/saved_model and return {"saved_model": the folder's name, "bytes", "signatures"}."""
     weights = request.trained.file / WEIGHTS
     model = load_trained(request.model, request.transform, seed=request.seed, module=request.module, weights=weights)
     monitor.check()
@@ -231,10 +231,10 @@ def save_model(
     index: ItemIndex | None = None,
     threshold: float | None = None,
 ) -> dict[str, Signature]:
-    """Write a Keras model, or a `Trained` one, behind its transform as a SavedModel; see `save`.
+    """Write a transform and the Keras model or `LoadedModel` after it as one SavedModel; see `save`.
 
     Args:
-        transform: the graph that was made of `parameters`.
+        transform: the transform layer that was made of `parameters`.
     """
     head = label_head(parameters.label)
     return save(
@@ -256,11 +256,11 @@ def predictor(model: Any, head: Head | str) -> Predict:
 
 
 def _in_order(functions: Iterable[Any], first: Sequence[tf.Variable]) -> list[tf.Variable]:
-    """Returns the variables that functions read, each once, in an order that is always the same: `first`, then by name.
-    TensorFlow gives them in the order of their addresses in memory.
+    """Returns the variables that `functions` read, each once: those in `first`, then the others by name. This order is always
+    the same; TensorFlow's own order is that of addresses in memory.
 
     Args:
-        first: the variables that come first.
+        first: the variables that come first, in their order.
     """
     places = {id(variable): place for place, variable in enumerate(first)}
     read = {id(variable): variable for function in functions for variable in function.variables}
@@ -275,13 +275,13 @@ def _check_outputs(outputs: Mapping[str, Any], task_outputs: Sequence[Tensor]) -
 
 
 def refuse_python_nodes(function: Any, *, where: str) -> None:
-    """Raise HeadwayError if a concrete function's graph calls Python functions, with their names."""
+    """Raise HeadwayError if the graph of a concrete function calls Python functions; the error names the functions."""
     _refuse(python_functions(function.graph.as_graph_def()), where)
 
 
 def _checked(path: Path) -> SavedModel:
-    """Returns the SavedModel, read from its file; deletes the folder and raises HeadwayError if any saved function
-    calls Python."""
+    """Returns the SavedModel, read from its file. If any saved function calls Python, deletes the folder and raises
+    HeadwayError."""
     saved = SavedModel.FromString((path / "saved_model.pb").read_bytes())
     try:
         for graph in saved.meta_graphs:
@@ -295,7 +295,7 @@ def _checked(path: Path) -> SavedModel:
 def _add_defaults(saved: SavedModel, signatures: Mapping[str, Signature]) -> None:
     """Write the default values of inputs into the SavedModel, where TensorFlow Serving looks for them.
 
-    TensorFlow itself saves only defaults of functions that it traces again, not the defaults of traces."""
+    TensorFlow itself saves defaults only for functions that it traces while it saves, and these were traced before."""
     for graph in saved.meta_graphs:
         for name, signature in signatures.items():
             for tensor in signature.inputs:

@@ -1,6 +1,6 @@
 """The signatures of an exported model: names, dtypes and shapes, derived from the schema without TensorFlow.
 
-    signatures = describe(columns, label)
+    signatures = signatures_of(columns, label)
     signatures["serving_default"].inputs       # (Tensor(name="dep_delay", dtype="float32", column="dep_delay"), ...)
 
 The signatures, frozen by a golden test:
@@ -8,20 +8,20 @@ The signatures, frozen by a golden test:
 - `serving_default`: each raw column as a tensor of its own and nothing else. A column is [rows], a vector [rows, n], a
   list [rows, longest], of which all values count. NaN in a nullable float column is null (in a vector: a row that is
   all NaN); everything else is present.
-- `serving_nullable`: the same with a companion `c__present` (bool) of each nullable column `c`: false marks a null, whatever
-  `c` holds there, and NaN is NaN. It may also be one value for all rows and defaults to [true]: the SavedModel carries that
-  default, which TensorFlow Serving applies; a Python caller passes it. A list has a companion `c__length` (int64), how
-  many of a row's values count: one number for all rows is allowed, and the default [-1] means all of them.
-- `serve_examples`: serialized tf.Examples, [rows], a column's values under its own name. A feature that is absent is null, a
-  list that is there and empty is an empty list.
+- `serving_nullable`: the same with a companion input `c__present` (bool) for each nullable column `c`: false marks a null,
+  whatever `c` holds there, and NaN is NaN. A companion may also be one value for all rows. Its default is [true]; TensorFlow
+  Serving applies the default, and a Python caller has to pass it. A list has a companion `c__length` (int64), the number of a
+  row's values that count: one number for all rows is allowed, and the default [-1] means all values.
+- `serve_examples`: serialized tf.Examples, [rows], with a column's values under the column's name. An absent feature is null; a
+  list feature that is present without values is an empty list.
 - `classify`: decisions rather than probabilities. Binary: the input `threshold` (float32, one number, default 0.5 or
   the one that evaluation chose), and whether each row's probability reaches it. Multiclass: `top_k` (int32, one number,
   default 1; no more than there are classes) and that many classes a row, the likeliest first. A regression has no
   `classify`. The other inputs are those of `serving_nullable`.
 - `embed` and `top_k`, of a two-tower model only. `embed` has the inputs of `serving_nullable` and gives a row's vectors
   `user` and `item`, float32 [rows, n]. `top_k` has the user's columns and `k` (int32, one number, default 10): it gives
-  the k best items of the index of train items, `items` [rows, k], with `scores`, the products of the vectors. Its list
-  `exclude`, by default empty, has items that a row leaves out; those that are not in the index are ignored.
+  the k best items of the index of train items, `items` [rows, k], with `scores`, the products of the vectors. Its list input
+  `exclude`, by default empty, has the items to leave out of a row's answer; items that are not in the index are ignored.
 - `transform`: has the inputs of `serving_nullable`, and gives the model's inputs as outputs.
 
 A column name that TensorFlow cannot use for a tensor gets one it can, with a part of its hash: "arr delay (min)" becomes
@@ -52,7 +52,7 @@ class Tensor(Frozen):
     dtype: Literal["int64", "float32", "string", "bool", "int32", "uint8"]
     shape: tuple[int | None, ...] = (None,)
     column: str | None = None
-    """The raw column whose values, presence or lengths it holds."""
+    """The raw column whose values, presence or lengths the tensor holds; None: no column's."""
     default: bool | int | float | tuple[()] | None = None
     """The value of an input that a request leaves out, () for an empty list; None: the input is required."""
 
@@ -71,7 +71,7 @@ def raw_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
 
 
 def nullable_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
-    """Returns the inputs of `serving_nullable`: the inputs of `serving_default`, then the companions."""
+    """Returns the inputs of `serving_nullable`: the inputs of `serving_default`, then the companions c__length and c__present."""
     names = tensor_names(columns)
     lengths = [
         Tensor(name=names[c.name] + LENGTH, dtype="int64", column=c.name, default=-1) for c in columns if c.is_list
@@ -83,7 +83,7 @@ def nullable_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
 
 
 def tensor_names(columns: Sequence[Column]) -> dict[str, str]:
-    """Returns the name of each column's tensor: a letter, then letters, digits and underscores; no two are the same."""
+    """Returns {column: its tensor's name}. A name is a letter, then letters, digits and underscores; no two are the same."""
     used: set[str] = set()
     names = {}
     # columns whose name can stay as it is have first claim to it
@@ -100,7 +100,7 @@ def tensor_names(columns: Sequence[Column]) -> dict[str, str]:
 
 
 def output_names(names: Sequence[str]) -> dict[str, str]:
-    """Returns the name of each model input's tensor in the signature `transform`, by the input's name."""
+    """Returns {model input: the name of its tensor in the signature `transform`}."""
     return tensor_names([Column(name=name, type="float32", nullable=False) for name in names])
 
 
@@ -108,7 +108,7 @@ def _tensor(output: Output) -> Tensor:
     return Tensor(name=output.name, dtype=output.dtype, shape=(None, *output.shape))
 
 
-def describe(
+def signatures_of(
     columns: Sequence[Column],
     task: Task | str,
     classes: Sequence[str | int] | None = None,
@@ -117,11 +117,11 @@ def describe(
     *,
     served: Sequence[Output] | None = None,
 ) -> dict[str, Signature]:
-    """Returns the signatures of a model over these raw columns by name, without `embed` and `top_k`.
+    """Returns {name: signature} of a model that takes these raw columns, without `embed` and `top_k`.
 
     Args:
         transformed: the outputs of the signature `transform`.
-        threshold: the default of a binary model's input `threshold` of `classify`; None: 0.5.
+        threshold: the default of `classify`'s input `threshold`, for a binary model; None: 0.5.
         served: the model's outputs; None: the task's outputs.
     """
     task = task_of(task)
@@ -141,15 +141,15 @@ def describe(
 
 
 def describe_towers(columns: Sequence[Column], item: Sequence[str], width: int, texts: bool) -> dict[str, Signature]:
-    """Returns the signatures `embed` and `top_k` of a two-tower model.
+    """Returns the signatures `embed` and `top_k` of a two-tower model, by name.
 
     Args:
-        item: the columns of the item.
-        width: the length of a vector.
+        item: the names of the item's columns.
+        width: the length of a user's or an item's vector.
         texts: whether items are named by texts; else by integers.
 
     Raises:
-        ConfigError: a column is called like an input of `top_k`.
+        ConfigError: a column has the name of an input of `top_k`.
     """
     taken = set(tensor_names(columns).values())
     for name in ("k", EXCLUDE, EXCLUDE + LENGTH):

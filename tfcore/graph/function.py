@@ -12,10 +12,10 @@
 its own. Here every argument has a spec, checked before anything is bound (`tfcore.graph.specs`): a Python number where a
 tensor is declared is refused.
 
-With `jit="auto"` the first call tries XLA; when XLA refuses, nothing has run yet (a program that does not compile
-touches no variable), the same graph is used as it is, and `mode` says so. The body is traced once whichever it is,
-without AutoGraph unless asked for: loops are tf.while_loop. Threads may make the first call together: one traces, the others
-wait. A body that raises while it is traced raises that, and the next call traces it again.
+With `jit="auto"` the first call tries XLA. If XLA refuses, nothing has run yet and no variable has changed: the same graph then
+runs uncompiled, and `mode` is "graph". Either way the body is traced once. AutoGraph is off unless asked for, so that a loop is
+a tf.while_loop. Threads may make the first call together: one traces, the others wait. If the body raises during the trace, the
+call raises the same error, and the next call traces the body again.
 """
 
 import inspect
@@ -42,15 +42,15 @@ _REFUSALS = (
     tf.errors.NotFoundError,
     tf.errors.FailedPreconditionError,
 )
-"""What XLA raises for graphs it cannot compile, by version and by op."""
+"""The errors that XLA raises for a graph it cannot compile; which of them depends on XLA's version and the op."""
 
 
 class GraphFunction:
-    """A function that is traced once and checks its arguments; see the module. `mode` is "jit" or "graph" after a call.
+    """A function that is traced once and checks its arguments; see the module. `mode` is None until the first call.
 
-    Under XLA a call in another context (a device, a strategy), or with another size where the signature leaves one open,
-    compiles the program once more, which takes seconds, and TensorFlow says nothing: each is one of `changes` and counts as
-    a trace, and a `RetraceGuard` tells of it.
+    XLA compiles the program again for each new context (a device, a strategy), and for each new size of a dimension that the
+    signature leaves open. That takes seconds, and TensorFlow does not report it. Each such compilation is listed in `changes`
+    and counted in `traces`, so that a `RetraceGuard` reports it.
     """
 
     def __init__(
@@ -67,16 +67,16 @@ class GraphFunction:
         self.compiled: list[Any] = []
         """The tf.functions that XLA compiled."""
         self.changes: list[list[Change]] = []
-        """What differed each time that XLA compiled the program again."""
+        """For each further compilation by XLA: what differs from the most similar earlier call, a shape or the context."""
         self.mode: Literal["jit", "graph", "eager"] | None = None
         self.refused: str | None = None
-        """Why XLA refused it with `jit="auto"`; None: it did not."""
+        """Why XLA refused to compile the function with `jit="auto"`; None if it did not refuse."""
         self._jit, self._log, self._body = jit, log or (lambda line: None), body
         self._autograph, self._bodies = autograph, 0
         self._call: Callable[..., Any] | None = None
         self._graph: tf.types.experimental.ConcreteFunction | None = None
         self._first = threading.RLock()
-        """Held until there is a graph and a way to call it; reentrant, for a body that calls its own function."""
+        """The lock held during the trace and the first call; reentrant, since a body may call its own function."""
         accepted = list(inspect.signature(body).parameters)
         if accepted != list(self.signature):
             problem = f"the function takes {accepted}, its signature names {list(self.signature)}"
@@ -94,7 +94,7 @@ class GraphFunction:
 
     @property
     def traces(self) -> int:
-        """The number of times that the body was traced, or compiled for another context or another shape."""
+        """The number of traces of the body, plus the number of XLA's further compilations for a new context or shape."""
         return self._bodies + len(self.changes)
 
     def __call__(self, /, *positional: Any, **named: Any) -> Any:
@@ -117,7 +117,7 @@ class GraphFunction:
         return result
 
     def trace(self) -> tf.types.experimental.ConcreteFunction:
-        """Returns the concrete function, not compiled by XLA, to look at its graph or save it; traces it if needed."""
+        """Returns the uncompiled concrete function, whose graph can be inspected or saved. The first call traces the body."""
         with self._first:
             if self._graph is None:
                 # a body that says tf.while_loop and tf.cond itself is traced faster: looking for Python's own takes longest
@@ -168,7 +168,7 @@ class GraphFunction:
         return self._call(*flat)
 
     def _count(self, flat: list[Any]) -> None:
-        """Record in `changes` what XLA compiled anew for this call; nothing for a call within a graph."""
+        """Add to `changes` the context or the shapes for which XLA compiled this call anew; within a graph no shapes."""
         contexts = sum(change[0].kind == "context" for change in self.changes) + 1
         if self.compiled[0].experimental_get_tracing_count() > contexts:
             self.changes.append([Change("", "context", "", "")])
@@ -191,18 +191,18 @@ def graph_function(
     log: Callable[[str], None] | None = None,
     **specs: Spec,
 ) -> Callable[[Callable[..., Any]], GraphFunction]:
-    """Returns a decorator to a GraphFunction: `signature`, or keywords, give each argument's spec or nest, in order.
+    """Returns a decorator that makes a GraphFunction. `signature` or keywords give each argument's spec, or a nest of specs.
 
     Args:
-        jit: "auto" compiles with XLA where it can.
+        jit: "on" compiles with XLA, "auto" compiles unless XLA refuses, "off" does not compile.
         autograph: turn the body's Python `if`, `for` and `while` over tensors into graph ops.
-        log: told when XLA refuses.
+        log: called with a line of text when XLA refuses.
     """
     return lambda body: GraphFunction(body, {**(signature or {}), **specs}, jit=jit, autograph=autograph, log=log)
 
 
 def refusal(error: BaseException) -> str:
-    """Returns the informative part of XLA's message, on one line of at most 300 characters."""
+    """Returns the informative part of the message of an error of XLA, on one line of at most 300 characters."""
     text = " ".join(str(error).split())
     start = text.find(" on XLA_")
     cut = text.find("{{", start)

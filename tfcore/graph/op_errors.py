@@ -1,4 +1,4 @@
-"""Reads the reason out of a TensorFlow error, which stands far below frames of TensorFlow's own.
+"""Extracts the reason from a TensorFlow error's message, where it stands far below stack frames of TensorFlow's own.
 
 except tf.errors.OpError as error:
     print(op_of(error), why(error))              # rare/GatherV2 indices[0] = 105 is not in [0, 3)
@@ -34,7 +34,7 @@ _NUMBERS = {os.strerror(number): number for number in errno.errorcode}
 
 
 def op_of(error: tf.errors.OpError) -> str | None:
-    """Returns the name of the op that failed; None where TensorFlow does not say it."""
+    """Returns the name of the op that failed; None if the error's message does not name it."""
     text = str(error.message)
     match = MADE_AT.search(text) or _NODE.search(text) or _OP.search(text)
     return match[1] if match else None
@@ -56,7 +56,7 @@ def why(error: tf.errors.OpError) -> str:
 
 @contextlib.contextmanager
 def as_store_errors(folder: Path, what: str = "") -> Iterator[None]:
-    """Within the block, raise an OSError or a TensorFlow error as StoreError with folder, `what`, reason and fix."""
+    """Within the block, turn an OSError or TensorFlow error into a StoreError: `what` cannot be written to `folder`, and why."""
     try:
         yield
     except (OSError, tf.errors.OpError) as error:

@@ -5,29 +5,29 @@
 
     cube = python_op(lambda x: x**3, tf.TensorSpec([None], tf.float32), gradient="traced")
 
-`numpy_op` gives the function NumPy arrays, to read and not to write; `python_op` gives it eager tensors. Under both are
-TensorFlow's own, which cast a wrong dtype in silence, forget shapes, drop the gradient (numpy_function) or find 0.0
-(py_function around NumPy), and bring an exception back as text.
+`numpy_op` gives the function NumPy arrays, which are read-only; `python_op` gives it eager tensors. They wrap tf.numpy_function
+and tf.py_function. Both of these cast a wrong dtype in silence, forget shapes, and bring an exception back as text. The first
+has no gradient; the gradient of the second is 0.0 where the function uses NumPy.
 
 `gradient` is one of
     "refuse"    (default) asking for it raises NoGradientError, where TensorFlow would give None or 0.0
-    "stop"      it is None on purpose, as after tf.stop_gradient
+    "stop"      the gradient is None on purpose, as after tf.stop_gradient
     "traced"    python_op only: the function, made of TensorFlow ops, runs again under a tape. It may be called in loops
-                and from threads, and its gradient asked for twice, all of which py_function's own gradient fails at
-    a function  gradient(upstream, *arguments) -> one per floating argument (None for others, or leave them out), run
-                as the function itself is; with several outputs, upstream is structured as they are
+                and from threads, and differentiated twice; py_function's own gradient fails in each of these cases
+    a function  gradient(upstream, *arguments) -> one gradient per floating argument; those of other arguments are None or
+                left out. It runs as the op's function does. With several outputs, upstream has their structure
 
-A floating argument that the function does not differentiate by, a mask for one, is an error if traced: pass it as bool.
+With "traced", a floating argument that has no gradient, such as a mask, is an error: pass a mask as bool.
 
-A tape outside sees the arguments and nothing else, so a python_op that reads trainable variables by itself raises
-NoGradientError when it is run under one, unless its gradient is "stop": pass what is to learn as an argument. Without a
-tape (input pipelines, evaluation) it may read them. That is known from the trace: of a tf.function that was traced without
-a tape and is differentiated from outside later, such variables get None, as any that it does not read itself.
+A tape outside of the op sees only the op's arguments. So under a tape a python_op that reads trainable variables itself raises
+NoGradientError, unless its gradient is "stop": pass variables that are to learn as arguments. Without a tape (input pipelines,
+evaluation) the op may read them. The trace decides: if a tf.function is traced without a tape and differentiated later, the
+gradients of these variables are None.
 
-One call at a time: a lock guards the function and its gradient, unless `thread_safe=True` says that it may run in
-parallel with itself (worth it only where NumPy or the function releases Python's lock). A call costs some 80 to 170
-microseconds whatever it is given (bench/graph_functions.py), so batch before, not after. Neither XLA nor another
-process can run one, and an export refuses it.
+A lock allows one call of the function or its gradient at a time. `thread_safe=True` lets calls run in parallel, which helps
+only if NumPy or the function releases Python's lock. A call costs some 80 to 170 microseconds whatever its arguments
+(bench/graph_functions.py), so batch the dataset before the op, not after. Neither XLA nor another process can run such an op,
+and an export refuses it.
 
     with python_errors():
         for batch in dataset.map(op):            # op is one of these
@@ -55,7 +55,7 @@ import numpy as np
 import tensorflow as tf
 
 from headway.errors import HeadwayError
-from tfcore.graph.specs import Misfit, Spec, check_specs, match_leaves, pack, walk
+from tfcore.graph.specs import Misfit, Spec, check_specs, leaves_or_misfits, pack, walk
 from tfcore.private_api import python_function_of, tape_is_active, watching_variables
 
 __all__ = [
@@ -73,16 +73,16 @@ Gradient = Literal["refuse", "stop", "traced"] | Callable[..., Any]
 
 
 class PythonOp:
-    """A Python function as an op; see the module. It takes nests of tensors, and returns what the signature says.
+    """An op that calls a Python function; see the module. It takes nests of tensors and returns a nest of them.
 
     Args:
-        arrays: the function is given NumPy arrays (of bytes objects for strings), not eager tensors.
-        stateful: False for a pure function of arrays, of which TensorFlow may drop or merge calls.
+        arrays: the function gets NumPy arrays (of bytes objects for strings), not eager tensors.
+        stateful: False for a pure function of arrays: TensorFlow may then drop or merge its calls.
 
     Raises:
-        SignatureError: the signature holds what is not a tf.TensorSpec.
-        PythonOpError: an argument is not a dense tensor; when it runs: the function raised, or returned another structure,
-            dtype or shape than was declared.
+        SignatureError: a leaf of `output_signature` is not a tf.TensorSpec.
+        PythonOpError: the options contradict each other, or an argument is not a dense tensor. When the op runs: the function
+            raised, or its result differs from `output_signature` in structure, dtype or shape.
     """
 
     def __init__(
@@ -150,8 +150,8 @@ class PythonOp:
         flat: Sequence[tf.Tensor],
         specs: Sequence[tf.TensorSpec],
     ) -> list[tf.Tensor]:
-        """Returns the results of `call` on the leaves of the arguments. Errors name `named`, the user's function that
-        it calls."""
+        """Returns the results of `call` on the tensors `flat`; `specs` are the results' specs. In an error's message the
+        function at fault is `named`, the user's function that `call` calls."""
 
         def guarded(*leaves: Any) -> list[Any]:
             if self._arrays:
@@ -191,7 +191,7 @@ class PythonOp:
     def _differentiable(
         self, arguments: Any, flat: list[tf.Tensor], results: list[tf.Tensor], floating: list[int]
     ) -> list[tf.Tensor]:
-        """Returns `results` with the gradient that this op declares in place of TensorFlow's."""
+        """Returns `results` with this op's own gradient in place of TensorFlow's. `floating`: indices of the floating leaves."""
 
         @tf.custom_gradient
         def attached(*flat: tf.Tensor) -> Any:
@@ -224,7 +224,7 @@ class PythonOp:
         return list(tf.nest.flatten(attached(*flat)))
 
     def _refuse(self, variables: Sequence[tf.Variable]) -> None:
-        """Raise NoGradientError for trainable variables that the function read: they would never learn through it."""
+        """Raise NoGradientError if the function read any trainable `variables`: they would get no gradient through it."""
         if variables:
             names = sorted({f"{variable.name.removesuffix(':0')} {variable.shape.as_list()}" for variable in variables})
             raise NoGradientError(
@@ -234,7 +234,7 @@ class PythonOp:
             )
 
     def _traced(self, arguments: Any, leaves: Sequence[Any], upstream: Sequence[Any], floating: list[int]) -> list[Any]:
-        """Returns the gradients by the floating arguments, by a second call of the function under a tape."""
+        """Returns the gradients with respect to the floating arguments: calls the function once more, under a tape."""
         inputs = [leaves[i] for i in floating]
         with tf.GradientTape() as tape:
             tape.watch(inputs)
@@ -257,7 +257,7 @@ class PythonOp:
         return [tf.convert_to_tensor(gradient) for gradient in gradients]
 
     def _users(self, arguments: Any, leaves: Sequence[Any], upstream: Sequence[Any], floating: list[int]) -> list[Any]:
-        """Returns the user's gradient, one array or tensor per floating argument, of its dtype and shape."""
+        """Returns the gradients from the user's gradient function: for each floating argument one of its dtype and shape."""
         assert callable(self.gradient)
         packed = tf.nest.pack_sequence_as(arguments, list(leaves))
         returned = self.gradient(pack(self.output_signature, iter(upstream)), *packed)
@@ -284,10 +284,10 @@ numpy_op = functools.partial(PythonOp, arrays=True)
 
 
 def _checked(where: str, spec: Spec, value: Any, what: str = "output") -> list[Any]:
-    """Returns the leaves of `value`, which the function `where` returned; PythonOpError if it is not as declared."""
+    """Returns the leaves of `value`, a result of the function named `where`; PythonOpError if `value` does not fit `spec`."""
     if value is None and isinstance(spec, list | tuple) and not spec:
         return []  # what a function for its effects returns
-    found = list(match_leaves(what, spec, value))
+    found = list(leaves_or_misfits(what, spec, value))
     for leaf in found:
         if isinstance(leaf, Misfit):
             raise PythonOpError(
@@ -299,8 +299,8 @@ def _checked(where: str, spec: Spec, value: Any, what: str = "output") -> list[A
 
 
 def _lend(leaves: Sequence[Any]) -> None:
-    """Make arguments read-only: in a graph an array is the tensor's own memory, which others read too (the caller, rows
-    of a cache, a variable)."""
+    """Make the arrays among `leaves` read-only. In a graph an array is the memory of a tensor, which a caller, a cache or a
+    variable may read too."""
     for leaf in leaves:
         if isinstance(leaf, np.ndarray):
             leaf.flags.writeable = False
@@ -319,11 +319,11 @@ class PythonOpError(HeadwayError):
 
 
 class NoGradientError(PythonOpError):
-    """A gradient was asked of a Python op that declares none."""
+    """The error of a gradient that is needed of a Python op and that the op does not have."""
 
 
 class Failures:
-    """Keeps exceptions while TensorFlow passes only their text on."""
+    """Keeps the exceptions of failing Python ops by number, since TensorFlow passes on only the text of an exception."""
 
     def __init__(self) -> None:
         self._failures: OrderedDict[int, HeadwayError] = OrderedDict()
@@ -331,7 +331,7 @@ class Failures:
         self._lock = threading.Lock()
 
     def send(self, error: HeadwayError) -> NoReturn:
-        """Keep `error`, and raise a RuntimeError with its number, which TensorFlow passes on in its text."""
+        """Keep `error` under a number, and raise a RuntimeError whose text has this number; TensorFlow passes the text on."""
         with self._lock:
             number = next(self._numbers)
             self._failures[number] = error
@@ -351,8 +351,8 @@ FAILURES = Failures()
 
 @contextmanager
 def python_errors() -> Iterator[None]:
-    """Within the block a failing python_op or numpy_op raises PythonOpError from the function's own exception, or the
-    function's own HeadwayError."""
+    """Within the block, a failing python_op or numpy_op raises a PythonOpError, whose cause is the exception of the op's
+    function. A HeadwayError of the function is raised itself."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -361,15 +361,15 @@ def python_errors() -> Iterator[None]:
 
 
 def reraise(error: tf.errors.OpError) -> None:
-    """Raise the kept exception that `error` refers to, if there is one."""
+    """Raise the kept exception that `error` refers to; if there is none, return."""
     failure = FAILURES.pop_cause(error)
     if failure is not None:
         raise failure from failure.__cause__
 
 
 def user_error(function: Callable[..., Any], error: Exception, *, skip: str) -> HeadwayError:
-    """Returns the error to show for `error`, raised in `function`: a HeadwayError as it is, any other as PythonOpError
-    with its traceback, less the frames of the file `skip`."""
+    """Returns the error to show for `error`, which `function` raised. That is `error` itself if it is a HeadwayError, else a
+    PythonOpError with its traceback, without the frames of the file `skip`."""
     if isinstance(error, HeadwayError):
         return error
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != skip]
@@ -381,7 +381,7 @@ def user_error(function: Callable[..., Any], error: Exception, *, skip: str) -> 
 
 
 def python_text(error: tf.errors.OpError) -> str | None:
-    """Returns the text "ValueError: ..." of an exception in a plain tf.py_function or tf.numpy_function; else None."""
+    """Returns "ValueError: ... in File ..." for an exception in a plain tf.py_function or tf.numpy_function; else None."""
     before, trace, after = str(error.message).partition("Traceback (most recent call last)")
     if not trace:
         return None

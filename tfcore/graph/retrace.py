@@ -7,12 +7,12 @@
     #   trace 2: argument 'rate': Python value 0.1 -> 0.2
     #   trace 3: argument batch['x']: shape [32, 4] -> [7, 4]
 
-    guard = RetraceGuard(step, action="warn", log=print)  # in production: guard.check() now and then, a line a retrace
+    guard = RetraceGuard(step, action="warn", log=print)  # in production: guard.check() now and then logs each retrace
 
-It watches tf.functions, and whatever counts its own `traces`: GraphFunction, Learner, the scorers of evaluation. A
-GraphFunction, which has one signature, refuses a second trace of its body by itself, and names the argument that would
-have made it; what is left for the guard is a program that is compiled anew, for another context or another number of rows.
-Training and evaluation warn of one, an export fails with it.
+The guard watches tf.functions, and objects that count their own `traces`: GraphFunction, Learner, the scorers of evaluation.
+A GraphFunction has one signature and itself refuses a second trace of its body. For it the guard counts only the times that
+XLA compiles the program again, for another context or another number of rows. On a retrace, training and evaluation warn, and
+an export fails.
 """
 
 import warnings
@@ -40,7 +40,7 @@ _LISTED = 8
 
 
 class RetraceError(HeadwayError):
-    """A graph function was traced more often than allowed; names the argument that changed, and how."""
+    """The error of a graph function that was traced too often; it names the argument that changed, and how."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Change:
     """A difference between two traces of a function."""
 
     argument: str
-    """ "batch['x']", or "" where no argument differs."""
+    """The argument that differs, such as "batch['x']"; "" if none does."""
     kind: Literal["dtype", "shape", "structure", "value", "object", "compiled", "context"]
     before: str
     after: str
@@ -65,12 +65,12 @@ class RetraceGuard:
     """Raises or warns when a graph function is traced again; see the module.
 
     Args:
-        functions: each a tf.function, or anything with an int `traces`, and `changes` or `compiled` (tf.functions) to explain it.
-        allowed: the number of traces of each function; as many as it has when the guard is made are always allowed.
-        action: "fail" raises RetraceError, "warn" gives `log` one line for each new trace.
-        log: default: warnings.warn.
+        functions: each a tf.function or an object with an int `traces`; `changes` or `compiled` of an object explain a retrace.
+        allowed: the most traces of each function; if it has more when the guard is made, that number is allowed.
+        action: "fail" raises RetraceError, "warn" calls `log` with a text that explains the new traces.
+        log: called with the text; default: warnings.warn.
 
-    As a context manager it checks when the block ends well.
+    As a context manager, it calls `check` at the end of the block, unless the block raised.
     """
 
     def __init__(
@@ -95,10 +95,10 @@ class RetraceGuard:
             self.check()
 
     def check(self) -> None:
-        """Compare the counts of traces with the allowed ones; takes a microsecond where nothing was traced.
+        """Raise or log if a function has more traces than allowed; takes a microsecond if nothing was traced.
 
         Raises:
-            RetraceError: with action "fail", if a function was traced too often; the next check allows that count.
+            RetraceError: with action "fail", if a function has too many traces. The next check allows their present number.
         """
         for i, function in enumerate(self.functions):
             count, allowed = traces(function), self._allowed[i]
@@ -118,9 +118,9 @@ def traces(function: Any) -> int:
 
 
 def changes(function: Any) -> list[list[Change]]:
-    """Returns for each trace of a tf.function after the first its differences from the most similar earlier trace.
+    """Returns a list for each trace of a tf.function after the first: its differences from the most similar earlier trace.
 
-    TensorFlow forgets the traces of what was collected as garbage, so there may be fewer than were counted.
+    TensorFlow forgets a trace when an object in its arguments is garbage-collected, so traces may be missing.
     """
     signatures = [dict(_leaves("", _arguments(concrete))) for concrete in concrete_functions(function)]
     by_trace = []
@@ -152,7 +152,7 @@ def _name(function: Any) -> str:
 
 
 def _arguments(concrete: Any) -> dict[str, Any]:
-    """Returns the arguments of a trace by name: TensorSpecs in their structure, and Python values."""
+    """Returns the arguments of a trace by name; each is a Python value or a nest of TensorSpecs."""
     positional, named = concrete.structured_input_signature
     names = [name for name in concrete.function_type.parameters if name not in named]
     names += [str(i) for i in range(len(names), len(positional))]
@@ -160,7 +160,7 @@ def _arguments(concrete: Any) -> dict[str, Any]:
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yields the path of each value in a trace's arguments, and what TensorFlow compares of it, by kind."""
+    """Yields the path of each value in a trace's arguments, and {kind: text} for what TensorFlow compares, such as its dtype."""
     inside: Any = ()
     if isinstance(value, Mapping):
         inside = value.items()

@@ -1,4 +1,4 @@
-"""Numbers that change from step to step: tensors that the compiled step is given, and that any layer or loss reads by name.
+"""Numbers that change from one training step to the next. They enter the compiled step as tensors; layers and losses read them.
 
     with stepping({"margin": tensor}):       # a training does this in each step
         scheduled("margin", 1.0)             # the tensor; in a layer's call, or in a loss
@@ -21,7 +21,7 @@ _MAKING: ContextVar[bool] = ContextVar("making", default=False)
 
 @contextmanager
 def stepping(values: Mapping[str, tf.Tensor]) -> Iterator[set[str]]:
-    """Let `scheduled` find these float32 scalars within the block; yields the set of names read so far."""
+    """Within the block, let `scheduled` find `values`, float32 scalars by name; yields the set of the names read so far."""
     read: set[str] = set()
     token = _STEP.set((values, read))
     try:
@@ -32,7 +32,7 @@ def stepping(values: Mapping[str, tf.Tensor]) -> Iterator[set[str]]:
 
 @contextmanager
 def making_a_model() -> Iterator[None]:
-    """Within the block, in which a user's function makes a model, `scheduled` refuses: it would give a constant."""
+    """Within the block, which makes a user's model, `scheduled` raises ConfigError: its value would become a constant."""
     token = _MAKING.set(True)
     try:
         yield
@@ -41,14 +41,14 @@ def making_a_model() -> Iterator[None]:
 
 
 def current_values() -> Mapping[str, tf.Tensor]:
-    """Returns all scheduled numbers of the step that runs, by name; an empty dict outside of one."""
+    """Returns all scheduled numbers of the training step that runs, by name; an empty dict outside of a step."""
     step = _STEP.get()
     return {} if step is None else step[0]
 
 
 def step_value(name: str) -> tf.Tensor | None:
-    """Returns the scheduled number `name` in the step that runs; None outside of a step, and if the training does not
-    schedule it."""
+    """Returns the scheduled number `name` in the training step that runs. None outside of a step, or if the training has no
+    schedule of that name."""
     step = _STEP.get()
     if step is None or name not in step[0]:
         return None
@@ -57,14 +57,14 @@ def step_value(name: str) -> tf.Tensor | None:
 
 
 def scheduled(name: str, default: float) -> tf.Tensor:
-    """Returns the number of `training.schedules` in the step that runs: a float32 scalar. Read it in a layer's call or
-    in a loss.
+    """Returns the number `name` of `training.schedules` for the training step that runs, a float32 scalar. Read it in a
+    layer's call or in a loss.
 
     Args:
-        default: its value outside of a step, as where the model predicts, and where the training does not schedule it.
+        default: the value outside of a training step, such as in prediction, and if the training has no such schedule.
 
     Raises:
-        ConfigError: it is read while the model is made.
+        ConfigError: the number is read while the model is made.
     """
     if _MAKING.get() and tf.executing_eagerly():
         raise ConfigError(

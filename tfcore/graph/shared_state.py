@@ -7,12 +7,12 @@
     state.save(path)
     other_state.restore(path)                         # StoreError where it holds anything else
 
-A graph function sees what another one writes only where both reach the same variable or table. A tensor, an array or a
-number that Python hands to both is fixed when each is traced; an iterator of Python's is asked once, while it is traced. Those
-are refused here with what to use instead.
+A graph function sees what another one writes only if both use the same variable or table. A tensor, an array or a number that
+Python hands to both becomes a constant in each graph. A Python iterator is read once, during the trace. SharedState refuses
+such objects, and says what to hold instead.
 
-A dataset can be held: each function goes through it from its start. So can `iter(dataset)`: one pass for all functions,
-each element going to whoever asks first, and its place is part of the checkpoint. Neither can be exported.
+A dataset can be held: each function reads it from its start. `iter(dataset)` can be held too: all functions share one pass,
+and its position is part of the checkpoint. Neither a dataset nor an iterator can be exported.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ KERAS = keras.Layer | keras.optimizers.Optimizer | keras.metrics.Metric
 
 
 class SharingError(HeadwayError):
-    """An object cannot be shared: it would be copied, or cannot be read twice."""
+    """The error of an object that cannot be shared: each graph would copy it, or it cannot be read twice."""
 
 
 class SharedState(tf.Module):
@@ -42,11 +42,11 @@ class SharedState(tf.Module):
         self._things: dict[str, Any] = {}
 
     def hold(self, name: str, thing: Any) -> Any:
-        """Share the object `thing` under `name`, and return it.
+        """Share the object `thing` under `name`, and return `thing`.
 
         Args:
             thing: a variable or a sequence of them, a Keras model, layer, optimizer or metric whose variables exist, a
-                tf.Module (with everything that it has of these), a lookup table, a tf.data.Dataset, or its iterator.
+                tf.Module (with all such objects in it), a lookup table, a tf.data.Dataset, or the iterator of one.
 
         Raises:
             SharingError: the name is taken, or `thing` is not state: the message says what to share in its place.
@@ -62,7 +62,7 @@ class SharedState(tf.Module):
         return self._things[name]
 
     def groups(self) -> dict[str, list[tf.Variable]]:
-        """Returns the variables of each held object, in its own order; of Keras objects what Keras lists."""
+        """Returns {name: variables} of the held objects, in each object's order; of a Keras object its `variables`."""
         groups = {}
         for name, thing in self._things.items():
             listed = thing.variables if isinstance(thing, KERAS) else self.parts(name).values()
@@ -71,22 +71,22 @@ class SharedState(tf.Module):
         return groups
 
     def parts(self, name: str) -> dict[str, Any]:
-        """Returns every variable, mutable lookup table and iterator of a held object by its path, such as
-        "hidden_0/kernel"; a path that repeats gets a number, and the object itself is ""."""
+        """Returns {path: part} of a held object. Its parts are variables, mutable lookup tables and iterators. A path is such as
+        "hidden_0/kernel", or "" for the object itself. If two paths are equal, the second gets a number."""
         parts: dict[str, Any] = {}
         for path, part in filter(lambda pair: _is_part(pair[1]), _walk(self[name])):
             parts[path if path not in parts else f"{path}_{len(parts)}"] = part
         return parts
 
     def checkpoint(self) -> tf.train.Checkpoint:
-        """Returns TensorFlow's checkpoint object of all parts, by their names."""
+        """Returns a tf.train.Checkpoint of the parts of all held objects, by object name and path."""
         return tf.train.Checkpoint(state={name: self.parts(name) for name in self._things})
 
     def save(self, path: Path) -> None:
-        """Write everything as the checkpoint `path`, which is several files of that name with endings.
+        """Write all held objects as a checkpoint: several files, whose names are `path` with different endings.
 
         Raises:
-            StoreError: it cannot be written, as where the dataset of an iterator calls Python.
+            StoreError: the checkpoint cannot be written, for example because the dataset of an iterator calls Python.
         """
         with as_store_errors(path.parent, "the shared state"):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,8 +96,8 @@ class SharedState(tf.Module):
         """Fill the held objects from the checkpoint `path`, by name.
 
         Raises:
-            StoreError: there is no such checkpoint, it is damaged, or it is not of just the parts that are held, by their names,
-                dtypes and shapes, or an iterator's by its pipeline. Some parts may be filled by then.
+            StoreError: the checkpoint is missing or damaged, or its parts differ from the held parts: in names, dtypes, shapes,
+                or the pipeline of an iterator. Some parts may have been filled before the error.
         """
         try:
             self.checkpoint().read(str(path)).assert_consumed()
@@ -117,8 +117,8 @@ def _is_table(item: Any) -> bool:
 
 
 def _walk(thing: Any, *, into_keras: bool = True) -> Iterator[tuple[str, Any]]:
-    """Yields the path and the object of all that Keras, tf.Module or TensorFlow's checkpoints would find in `thing`,
-    nearest first, itself included."""
+    """Yields (path, object) for `thing` and for each object in it that Keras, tf.Module or TensorFlow's checkpoints would find,
+    breadth first. Without `into_keras`, objects within a Keras object are left out."""
     waiting, seen = [("", thing)], set[int]()
     for path, item in waiting:  # which grows
         if isinstance(item, keras.random.SeedGenerator):
@@ -147,7 +147,7 @@ def _children(item: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _instead(thing: Any) -> str | None:
-    """Returns the advice what to hold in place of an object that cannot be shared; None for one that can."""
+    """Returns the advice on what to hold in place of `thing`; None if `thing` can be shared."""
     if isinstance(thing, tf.Tensor | np.ndarray | np.generic | bool | int | float | str | bytes):
         return "each graph would keep its own copy: hold a tf.Variable, and assign to it"
     if isinstance(thing, tf.data.Dataset) or _is_part(thing):
@@ -164,7 +164,7 @@ def _instead(thing: Any) -> str | None:
 
 
 def _build_first(thing: Any) -> str | None:
-    """Returns the advice how to make a Keras object's variables that do not exist yet; None if they exist."""
+    """Returns the advice on how to create a Keras object's variables; None if they exist already."""
     if isinstance(thing, keras.optimizers.Optimizer):
         return None if thing.built else "call optimizer.build(model.trainable_variables)"
     if isinstance(thing, keras.Layer):

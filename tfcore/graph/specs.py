@@ -1,4 +1,4 @@
-"""Specs of tensors and nests of them: what a function is given and what it returns, held against what was declared.
+"""Checks whether the tensors that a function takes or returns, and nests of them, fit the specs that were declared.
 
     signature = {"x": tf.TensorSpec([None, 3], tf.float32), "scale": tf.TensorSpec([], tf.float32)}
     check_specs("scaled", signature)                       # SignatureError for what is not a tf.TensorSpec or nest of them
@@ -6,8 +6,8 @@
     list(walk({"x": spec}, "batch"))                       # [("batch['x']", spec)]
     describe(np.zeros([2, 3]))                             # "float64 [2, 3]"
 
-A value is a tensor, a variable, or a NumPy array or scalar, of just the dtype that was declared. Nothing is cast: TensorFlow
-would make int64 of an int32 in silence, or inf of a large float64, and a graph of its own for each Python number.
+A value is a tensor, a variable, or a NumPy array or scalar, of exactly the declared dtype. Nothing is cast. TensorFlow itself
+turns an int32 into int64 and a large float64 into inf in silence, and traces a new graph for each Python number.
 """
 
 import re
@@ -27,7 +27,7 @@ _TENSORS = (tf.Tensor, np.ndarray, np.generic, tf.Variable, keras.Variable)
 
 
 class SignatureError(HeadwayError):
-    """Arguments do not fit the signature: names them, what was expected and what was given."""
+    """The error of arguments that do not fit the signature; it names each, what was expected and what was given."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ def bind(name: str, signature: Mapping[str, Spec], arguments: Mapping[str, Any])
     Raises:
         SignatureError: arguments do not fit; it lists all of them, with what was expected and given.
     """
-    found = [leaf for argument, spec in signature.items() for leaf in match_leaves(argument, spec, arguments[argument])]
+    found = [
+        leaf for argument, spec in signature.items() for leaf in leaves_or_misfits(argument, spec, arguments[argument])
+    ]
     if wrong := [leaf for leaf in found if isinstance(leaf, Misfit)]:
         raise _misfits(name, wrong)
     return [leaf if isinstance(leaf, tf.Tensor) else tf.convert_to_tensor(leaf) for leaf in found]
@@ -68,7 +70,7 @@ def check_specs(name: str, signature: Mapping[str, Spec]) -> None:
 
 
 def leaves(signature: Mapping[str, Spec]) -> list[tf.TensorSpec]:
-    """Returns the leaves in the signature's order, each with a unique name."""
+    """Returns the specs of the signature's leaves, in its order, each named after its path: "batch_x" for batch['x']."""
     named = ((re.sub(r"\W+", "_", path).strip("_"), spec) for path, spec in walk(signature))
     return [tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in named]
 
@@ -82,16 +84,15 @@ def walk(spec: Spec, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, spec
 
 
-def match_leaves(path: str, spec: Spec, value: Any) -> Iterator[Any]:
-    """Yields the leaves of `value`, each as TensorFlow takes it without a cast, or a `Misfit` where it does not fit
-    `spec`."""
+def leaves_or_misfits(path: str, spec: Spec, value: Any) -> Iterator[Any]:
+    """Yields each leaf of `value`, in a form that needs no cast, or a `Misfit` in place of a leaf that does not fit `spec`."""
     if not isinstance(spec, Mapping | list | tuple):
         yield _leaf(path, spec, value)
     elif _content(spec) != _content(value):
         yield Misfit(path, _content(spec), _content(value))
     else:
         for key, inner in spec.items() if isinstance(spec, Mapping) else enumerate(spec):
-            yield from match_leaves(f"{path}[{key!r}]", inner, value[key])
+            yield from leaves_or_misfits(f"{path}[{key!r}]", inner, value[key])
 
 
 def pack(spec: Spec, leaves: Iterator[Any]) -> Any:
@@ -105,13 +106,13 @@ def pack(spec: Spec, leaves: Iterator[Any]) -> Any:
 
 
 def dims(shape: Any) -> str:
-    """Returns the text of a shape: "[None, 3]", or "[...]" for any shape."""
+    """Returns the text of a shape: "[None, 3]", or "[...]" if the rank is unknown."""
     shape = tf.TensorShape(shape)
     return "[...]" if shape.rank is None else str(shape.as_list())
 
 
 def describe(value: Any) -> str:
-    """Returns the text of a spec, tensor or array: "float32 [None, 3]"; the type's name of anything else."""
+    """Returns the text of a spec, tensor or array: "float32 [None, 3]"; for any other value the name of its type."""
     if isinstance(value, np.ndarray | np.generic):
         return f"{'masked ' if isinstance(value, np.ma.MaskedArray) else ''}{value.dtype} {list(value.shape)}"
     if isinstance(value, tf.Tensor | tf.Variable | tf.TensorSpec | keras.Variable):
@@ -150,7 +151,7 @@ def _leaf(path: str, spec: tf.TensorSpec, value: Any) -> Any:
 
 
 def _dtype_of(value: Any) -> tf.DType | None:
-    """Returns TensorFlow's dtype of a value; None where there is none, as for dates and structured rows."""
+    """Returns TensorFlow's dtype for a value; None if TensorFlow has none, as for dates and structured rows."""
     try:
         return tf.as_dtype(value.dtype)
     except TypeError:
@@ -158,7 +159,7 @@ def _dtype_of(value: Any) -> tf.DType | None:
 
 
 def _instead(value: Any, spec: tf.TensorSpec) -> str | None:
-    """Returns the advice what to pass in place of a value that is not a tensor; None where there is none."""
+    """Returns the advice on what to pass in place of a value that is not a tensor; None if there is no advice."""
     if isinstance(value, bool | int | float):
         return "pass numbers as tensors or NumPy scalars: a tf.function would trace a new graph for each Python value"
     if isinstance(value, tf.RaggedTensor | tf.SparseTensor):
@@ -189,7 +190,6 @@ def _content(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """Returns the text of a value: a tensor or array by dtype and shape, anything else by its type, a plain one with
-    its value."""
+    """Returns a value as text: the dtype and shape of a tensor or array, the type and value of a plain value, else the type."""
     plain = isinstance(value, bool | int | float | str | bytes) and not isinstance(value, np.generic)
     return f"{describe(value)} {value!r:.40}" if plain else describe(value)

@@ -1,4 +1,4 @@
-"""Tells whether XLA will compile the graph being traced, and for a CPU or a GPU: Headway's C++ ops have no XLA kernel.
+"""Tells whether XLA will compile the graph being traced, and for which device. XLA cannot compile Headway's C++ ops.
 
 if compiling():
     ...                      # TensorFlow's own ops, static shapes
@@ -18,8 +18,8 @@ _INTENDED: ContextVar[str | None] = ContextVar("xla", default=None)
 
 @contextmanager
 def compiling_intended(yes: bool = True) -> Iterator[None]:
-    """Within the block `compiling` returns true: the trace will be compiled by XLA later, which TensorFlow cannot know
-    yet, for the present device. With `yes` false only `jit_compile=True` counts."""
+    """Within the block `compiling` returns true: XLA will compile the trace later, for the present device, which TensorFlow
+    cannot know yet. With `yes` false, `compiling` looks only at `jit_compile=True`."""
     token = _INTENDED.set(_device() if yes else None)
     try:
         yield
@@ -28,18 +28,18 @@ def compiling_intended(yes: bool = True) -> Iterator[None]:
 
 
 def compiling() -> bool:
-    """Returns whether XLA will compile the trace: of a `tf.function(jit_compile=True)`, or within `compiling_intended`."""
+    """Returns whether XLA will compile the graph being traced: in a tf.function(jit_compile=True) or `compiling_intended`."""
     return _INTENDED.get() is not None or traced_for_xla()
 
 
 def compiling_for_gpu() -> bool:
-    """Returns whether XLA will compile the graph that is being traced, for a GPU."""
+    """Returns whether XLA will compile the graph being traced, and will do so for a GPU."""
     return (_INTENDED.get() or _device()) == "GPU" if compiling() else False
 
 
 def _device() -> str:
-    """Returns the kind of device that an op goes to here, "CPU" or "GPU". In a graph that is not known yet: "GPU" if
-    there is one."""
+    """Returns the kind of device on which an op would run now, "CPU" or "GPU". In a graph the device is not known yet: then
+    "GPU" if the machine has one."""
     device = tf.identity(tf.zeros([])).device if tf.executing_eagerly() else ""
     if device:
         return str(tf.DeviceSpec.from_string(device).device_type)

@@ -1,6 +1,6 @@
 """The head of a model: computes the loss, the predictions and the served outputs from the model's outputs.
 
-    head = label_head(label)                     # of LabelParameters; of a task: head_of("binary")
+    head = label_head(label)                     # from LabelParameters; from a task: head_of("binary")
     head.loss(batch, outputs)                    # float32 [rows]
     head.predictions(outputs)                    # what evaluation scores: [rows] or [rows, width]
     head.served(outputs)                         # {"probability": [rows], "logit": [rows]}
@@ -35,8 +35,8 @@ class Head:
     """The base class of heads, for built-in tasks and users' tasks.
 
     Args:
-        task: the task that the head computes for.
-        classes: the label's, in the order of the model's outputs; empty for a label without classes.
+        task: the task for which the head computes.
+        classes: the label's classes, in the order of the model's outputs; empty if the label has none.
     """
 
     outputs = 1
@@ -59,7 +59,7 @@ class Head:
         """Returns the loss of each row, float32 [rows].
 
         Args:
-            batch: "label" is [rows]; or, from mixup, each class's probability for a row, float32 [rows, classes].
+            batch: "label" is [rows]; with mixup it is the probability of each class, float32 [rows, classes].
             smoothing: the share of the label's weight that is spread evenly over all classes (Szegedy et al., "Rethinking
                 the Inception architecture", 2016, section 7); float32 scalar. Only for labels with classes.
         """
@@ -70,11 +70,11 @@ class Head:
         return outputs[:, 0]
 
     def float64_predictions(self, outputs: NDArray[np.float64]) -> NDArray[np.float64] | None:
-        """Returns the predictions in float64, computed by NumPy; None if only TensorFlow can, as for a user's task."""
+        """Returns the predictions in float64, by NumPy; None for a user's task, whose predictions need TensorFlow."""
         return self.task.from_output(outputs)
 
     def served(self, outputs: tf.Tensor) -> Tensors:
-        """Returns the outputs of an exported model by name, as `task.outputs` describes them."""
+        """Returns the outputs of an exported model by name. `task.outputs` describes them."""
         return {"prediction": self.predictions(outputs)}
 
     def described(self) -> tuple[Output, ...]:
@@ -82,21 +82,21 @@ class Head:
         return self.task.outputs(self.classes)
 
     def classify_outputs(self, predictions: Tensors, argument: tf.Tensor) -> Tensors:
-        """Returns the outputs of the signature `classify`, made of the `served` outputs; `argument` is a scalar tensor:
-        the threshold of a binary task, the top_k of a multiclass one."""
+        """Returns the outputs of the signature `classify`, from the outputs of `served`. `argument` is a scalar tensor:
+        the threshold of a binary task, or the top_k of a multiclass task."""
         raise NotImplementedError
 
     def scale_and_centre(self, label: Any) -> tuple[float, float]:
-        """Returns the scale and the centre of the label's units: outputs are scale * last layer + centre."""
+        """Returns the scale and the centre by which the model computes its outputs: scale * last layer + centre."""
         return 1.0, 0.0
 
     def initial_bias(self, label: Any) -> NDArray[np.float32] | None:
-        """Returns the bias at which the last layer begins: it predicts the train labels' distribution. None: zeros."""
+        """Returns the last layer's initial bias, which predicts the distribution of the train labels; None: zeros."""
         return None
 
 
 def label_scale(label: Any) -> tuple[float, float]:
-    """Returns a label's standard deviation and mean in the train split; (1, 0) where they are unknown or not finite."""
+    """Returns the label's standard deviation and mean in the train split; (1, 0) if they are unknown or not finite."""
     std, mean = getattr(label, "std", None), getattr(label, "mean", None)
     if std is None or mean is None or not math.isfinite(std) or not math.isfinite(mean) or std <= 0:
         return 1.0, 0.0
@@ -104,18 +104,18 @@ def label_scale(label: Any) -> tuple[float, float]:
 
 
 def class_shares(label: Any) -> NDArray[np.float64] | None:
-    """Returns each class's share of the train split, from 1e-4 to 1 - 1e-4; None where classes were not counted."""
+    """Returns each class's share of the train split, clipped to [1e-4, 1 - 1e-4]; None if classes were not counted."""
     counts = getattr(label, "counts", None)
     return np.clip(np.asarray(counts, np.float64) / sum(counts), 1e-4, 1 - 1e-4) if counts else None
 
 
 @contextlib.contextmanager
 def users_code(what: str, file: Path, batch: Batch) -> Iterator[None]:
-    """Raise an error that the user's function raises in the block as a ConfigError with its line and the fix.
+    """Within the block turn an error of the user's function into a ConfigError with the error's line and a fix.
 
     Args:
-        what: the function as messages name it, such as "the loss my_losses:focal".
-        batch: the batch that the function gets; after a KeyError the message names its keys.
+        what: the name of the function in messages, such as "the loss my_losses:focal".
+        batch: the batch that the function is given; after a KeyError the message lists the batch's keys.
     """
     try:
         yield
@@ -133,7 +133,7 @@ def users_code(what: str, file: Path, batch: Batch) -> Iterator[None]:
 
 
 def checked_losses(losses: Any, outputs: tf.Tensor, name: str) -> tf.Tensor:
-    """Returns the losses as float32; ConfigError unless they are one floating-point number per row of `outputs`."""
+    """Returns the losses as float32; ConfigError, naming them `name`, unless they are one float per row of `outputs`."""
     if not tf.is_tensor(losses) or not losses.dtype.is_floating or losses.shape.rank != 1:
         what = f"{losses.dtype.name} of shape {losses.shape}" if tf.is_tensor(losses) else type(losses).__name__
         fix = "return one float32 per row, [rows]: Headway weighs them and takes the mean"
@@ -262,8 +262,8 @@ class QuantilesHead(Head):
         return tf.reduce_mean(tf.maximum(self._levels * above, (self._levels - 1.0) * above), axis=1)
 
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns the quantiles in rising order, since levels that are learned apart can cross (Chernozhukov et al.,
-        "Quantile and probability curves without crossing", 2010: sorted they are never worse)."""
+        """Returns the quantiles in rising order. Levels that are learned separately can cross, and sorted quantiles are
+        never worse (Chernozhukov et al., "Quantile and probability curves without crossing", 2010)."""
         return tf.sort(outputs, axis=1)
 
     def served(self, outputs: tf.Tensor) -> Tensors:
@@ -311,10 +311,10 @@ class UserHead(Head):
         return values
 
     def float64_predictions(self, outputs: Any) -> None:
-        """Returns None, since only TensorFlow computes the user's predictions."""
+        """Returns None, since a user's predictions need TensorFlow."""
 
     def _stepped(self, own: Callable[..., Any], model: Any, batch: Batch) -> tuple[tf.Tensor, Sequence[Any]]:
-        """Returns the loss and the gradients of the user's train_step; ConfigError if it returns anything else."""
+        """Returns the loss and the gradients by `own`, the user's train_step; ConfigError if it returns anything else."""
         answer, trained = self._called("train_step", own, model, batch), model.trainable_variables
         where, fix = (
             line_of_definition(own, self._task.file),
@@ -352,10 +352,10 @@ _HEADS: tuple[tuple[type[Task], Any], ...] = (
 
 
 def head_of(task: Head | Task | str, classes: Sequence[str | int] | None = None) -> Head:
-    """Returns the head of a task; a head is returned unchanged.
+    """Returns the head of a task, given as an object or by name. A head is returned unchanged.
 
     Args:
-        classes: the label's, in the order of the model's outputs; None: it has none.
+        classes: the label's classes, in the order of the model's outputs; None: it has no classes.
     """
     if isinstance(task, Head):
         return task
@@ -365,11 +365,11 @@ def head_of(task: Head | Task | str, classes: Sequence[str | int] | None = None)
 
 
 def label_head(label: Any) -> Head:
-    """Returns the head for a label, given as `tfcore.heads.label_parameters.LabelParameters`."""
+    """Returns the head for a label, given by its `tfcore.heads.label_parameters.LabelParameters`."""
     return head_of(label_task(label), label.classes)
 
 
 def label_task(label: Any) -> Task:
-    """Returns the task of a label's parameters; a user's task is loaded from the Python file `label.file`."""
+    """Returns the task of a label, given by its LabelParameters. A user's task is loaded from the file `label.file`."""
     file = getattr(label, "file", None)
     return task_of(label.task) if file is None else load_task(label.task, file)

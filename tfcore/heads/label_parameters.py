@@ -1,4 +1,4 @@
-"""The parameters of labels: what is predicted, fitted on train statistics; TensorFlow-free.
+"""The parameters of a label: its task, classes and scale, fitted on train statistics; TensorFlow-free.
 
 label = fit_label(statistics.columns["label"], "auto")
 label.task, label.classes, label.mean                # "multiclass", ("a", "b", "c"), None
@@ -23,7 +23,7 @@ AUTO_MOST_CLASSES = 100
 
 
 class LabelParameters(Frozen):
-    """The parameters of a label. `classes` are its values by class index; None where the label is predicted as it is
+    """The parameters of a label. `classes` are the label's values by class index. None: the label is predicted as it is
     stored, as a number or as 0 and 1."""
 
     task: TaskName
@@ -44,10 +44,10 @@ class LabelParameters(Frozen):
 
 
 def fit_label(stats: ColumnStatistics, task: str, weighted: WeightedLabel | None = None) -> LabelParameters:
-    """Returns a label's parameters, fitted on its train statistics; the task "auto" is inferred from them.
+    """Returns a label's parameters, fitted on its train statistics. The task "auto" is inferred from the statistics.
 
     Args:
-        weighted: the weighted statistics of the label; None where rows have no weights.
+        weighted: the weighted statistics of the label; None if rows have no weights.
     """
     unweighted = stats
     if weighted is not None:

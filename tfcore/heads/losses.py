@@ -1,4 +1,4 @@
-"""Losses in place of a task's own: built-in ones by name, and functions of users.
+"""Losses that replace the loss of a task: built-in losses by name, and users' functions.
 
 head = with_loss(head, "huber")
 head = with_loss(head, "my_losses:focal", Path("my_losses.py"))      # def focal(batch, outputs): float32 [rows]
@@ -20,13 +20,13 @@ FOCUS = 2.0
 
 
 def with_loss(head: Head, name: str, file: Path | None = None) -> Head:
-    """Returns a copy of the head with another loss.
+    """Returns a copy of the head whose loss is replaced.
 
     Args:
-        name: one of `NAMED`; with `file`, module:function of that Python file.
+        name: one of `NAMED`, or with `file` module:function, the function in that Python file.
 
     Raises:
-        ConfigError: the loss is not one of this task, or the function is missing.
+        ConfigError: the loss does not fit the head's task, or the function is missing.
     """
     where = "training.loss"
     function: Loss

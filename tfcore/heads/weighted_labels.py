@@ -1,11 +1,11 @@
-"""Statistics of the train labels where rows have weights, each row counted by its weight; TensorFlow-free.
+"""Weighted statistics of the train labels, for data with a weight column; TensorFlow-free.
 
     labels = WeightedLabel(Column(name="label", type="float32", nullable=False))
     labels.add(pa.array([3.0, 1e5], pa.float32()), pa.array([2.0, 0.0]))
     labels.mean, labels.statistics.rows          # 3.0, 1: a row of weight 0 does not count at all
 
-The statistics of a span do not know the weights, which a pipeline may name later: the labels are read from the shards
-again. In memory a number takes 8 bytes a row (an int64 label 12), a text no more than its distinct values."""
+The stored statistics of a span, such as a day, are unweighted, since a pipeline may name the weights later. So the labels
+are read again from the shards. A number takes 8 bytes of memory a row (int64: 12); of texts only distinct ones are kept."""
 
 import itertools
 from collections import Counter
@@ -25,7 +25,7 @@ from headway.statistics.column_statistics import ColumnStatistics
 
 
 class WeightedLabel:
-    """Accumulates weighted statistics of a label. Only rows with a label and a finite weight above 0 count."""
+    """Accumulates weighted statistics of a label, from rows with a label and a finite weight above 0."""
 
     def __init__(self, column: Column):
         self.statistics = ColumnStatistics(column.name, column.type)
@@ -34,7 +34,7 @@ class WeightedLabel:
         self._texts: Counter[bytes] = Counter()
 
     def add(self, labels: pa.Array, weights: pa.Array) -> None:
-        """Add rows, given by their labels, as they are stored, and their weights, int64 or float32."""
+        """Add rows: their labels as stored, and their weights, int64 or float32. A null weight counts as 0."""
         weight = pc.fill_null(weights, 0).to_numpy(zero_copy_only=False).astype(np.float32)
         counts = (weight > 0) & np.isfinite(weight) & labels.is_valid().to_numpy(zero_copy_only=False)
         labels, weight = labels.filter(pa.array(counts)), weight[counts]
@@ -50,7 +50,7 @@ class WeightedLabel:
 
     @property
     def total(self) -> float:
-        """The sum of the weights of the finite labels."""
+        """The sum of the weights of all rows with a finite label."""
         return float(sum(weight.sum(dtype=np.float64) for _, weight in self._parts))
 
     @property
@@ -69,7 +69,7 @@ class WeightedLabel:
         return sum(sums) / total if (total := self.total) else 0.0
 
     def quantile(self, levels: Sequence[float]) -> list[float]:
-        """Returns the weighted quantile at each level: the smallest label up to which that share of the weight lies.
+        """Returns the weighted quantile at each level: the smallest label with that share of the weight at or below it.
         The list is empty if no label is finite."""
         values, weight = (np.concatenate(side) for side in zip(*self._parts, strict=True))
         if not len(values):
@@ -80,7 +80,7 @@ class WeightedLabel:
         return [float(value) for value in values[order[np.minimum(at, len(order) - 1)]]]
 
     def sums(self, classes: Sequence[Any]) -> NDArray[np.float64]:
-        """Returns each class's sum of weights, float64 [classes], scaled so that they add up to the number of rows."""
+        """Returns each class's sum of weights, float64 [classes], scaled so that all add up to the number of rows."""
         if self.statistics.type == "bytes":
             sums = np.array([self._texts[value] for value in classes], np.float64)
         else:
@@ -91,7 +91,7 @@ class WeightedLabel:
 
 
 def read_label(parts: Sequence[Examples]) -> WeightedLabel | None:
-    """Returns a label's weighted statistics, read from shards; None without shards, a label or a weight column.
+    """Returns a label's weighted statistics, read from shards; None if there are no shards, no label or no weight column.
 
     Raises:
         DataError: a shard is damaged.

@@ -2,11 +2,11 @@
 
     model = build(ModelConfig(name="mlp"), layout, seed=0)
     model({"numeric": float32 [rows, n], "categorical": int32 [rows, m]})    # float32 [rows, outputs]
-    layout.inputs()                           # all that it takes: "lists" too, int32 [rows, slots], for lists of categories
+    layout.inputs()                           # all inputs: also "lists", int32 [rows, slots], for lists of categories
 
-What comes out are logits for a binary (one column) or multiclass label (one for each class) and the predicted number,
-in the label's own units, for regression. The initial weights are a pure function of the seed. `layout` is the fitted
-TransformParameters: which numeric and categorical inputs there are, and what the label is.
+The outputs are one logit for a binary label, one logit for each class of a multiclass label, and the predicted number in
+the label's own units for regression. The initial weights depend on the seed alone. `layout` is the fitted
+TransformParameters: it says which inputs the model has, and what the label is.
 """
 
 import contextlib
@@ -47,15 +47,15 @@ def build(
     module: Path | None = None,
     precision: str = "float32",
 ) -> keras.Model:
-    """Returns the untrained model of `config`.
+    """Returns the untrained model that `config` describes.
 
     Args:
         layout: `numeric` names, `categorical` entries (name, size) and `label` (task, classes, base rate, mean, std).
         seed: decides the initial weights, and the dropout masks.
-        step: int64 variable the training loop counts up; without one the model can only predict.
-        module: the Python file that `module:function` lies in.
-        precision: the precision in which layers compute while training. Variables are float32, a model that is
-            evaluated or exported computes in float32, too, and a built-in model's output is always float32.
+        step: int64 variable that the training loop counts up; without one the model can only predict.
+        module: the user's Python file with the function of `module:function`.
+        precision: the precision in which layers compute while training. Variables and the output of a built-in model
+            are always float32. A model that is evaluated or exported computes in float32, too.
 
     Raises:
         ConfigError: a user's function fails, or what it returns is not a model of the right shape.
@@ -68,7 +68,7 @@ def build(
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Let Keras, NumPy and Python draw from `seed` in the block, so that a user's model is a function of it too."""
+    """Within the block Keras, NumPy and Python draw from `seed`, so that a user's model depends on the seed alone."""
     states = random.getstate(), np.random.get_state()
     with contextlib.nullcontext() if is_own_process() else seeds_kept():
         keras.utils.set_random_seed(seed)
@@ -80,7 +80,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
-    """Returns the built-in model of the config's name; an `ensemble` with images is the mlp."""
+    """Returns the built-in model of the name in `config`. An `ensemble` with image inputs is built like an mlp."""
     inputs = inputs_of(layout)
     if config.name == "two_towers":
         total = Shift(initializer=_bias(layout), dtype="float32", name="output")(
@@ -98,7 +98,7 @@ def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable 
 def _mlp(
     x: keras.KerasTensor, config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None
 ) -> keras.KerasTensor:
-    """Returns the output of an mlp, [rows, outputs], from the features `x`."""
+    """Returns the output of a multilayer perceptron, [rows, outputs], from the features `x`."""
     penalty = l2(config.l2)
     for number, units in enumerate(config.hidden):
         x = keras.layers.Dense(
@@ -122,11 +122,11 @@ def _mlp(
 def _ensemble(
     inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None
 ) -> keras.KerasTensor:
-    """Returns the mean output of the members, [rows, outputs]: each adds its own hidden layers to one linear part.
+    """Returns the members' mean output, [rows, outputs]. Each member adds its own hidden layers to a linear part shared
+    by all.
 
-    The output of the hidden layers begins at zero, so that they learn what the linear part leaves. If they see no
-    column, the model is the linear part alone.
-    """
+    The output of the hidden layers begins at zero, so that they learn what the linear part leaves over. If they see no
+    column, the model is the linear part alone."""
     seen, linear = features(inputs, config, layout, seed), linear_terms(inputs, layout, seed)
     if seen is None:
         total = linear[0] if len(linear) == 1 else keras.layers.Add(name="linear_part")(linear)
@@ -144,7 +144,7 @@ def _ensemble(
 
 
 def _decay_embeddings(model: keras.Model) -> None:
-    """Sets the weight decay of the embeddings that the members of `ensemble` share, except for their biases.
+    """Set the weight decay of the embeddings that all members of `ensemble` share, except for the biases of these layers.
 
     Without decay, other members would fit the embeddings to rows that a member with a strong decay leaves out."""
     for choice in (layer for layer in model.layers if isinstance(layer, Members)):
@@ -155,7 +155,7 @@ def _decay_embeddings(model: keras.Model) -> None:
 
 
 def _of_members(x: Any, units: int, choice: Members, **keywords: Any) -> keras.KerasTensor:
-    """Returns the output of a dense layer of all members, whose kernel has the weight decay that `choice` tells."""
+    """Returns the output of a dense layer with weights for each member; their weight decay is that of `choice`."""
     layer = member_dense(x.shape, units, **keywords)
     y = layer(x)
     layer.kernel.decay = lambda: choice.decay()[:, None, None]
@@ -169,7 +169,7 @@ def _dropped(x: Any, config: ModelConfig, seed: int, number: int, step: tf.Varia
 
 
 def _bias(layout: Layout) -> Any:
-    """Returns the initializer of the output's bias, which predicts the distribution of the train labels."""
+    """Returns the initializer of the output's bias: at first the model predicts the distribution of the train labels."""
     start = label_head(layout.label).initial_bias(layout.label)
     return "zeros" if start is None else keras.initializers.Constant(start[0] if len(start) == 1 else start)
 
@@ -181,11 +181,11 @@ def _output(x: keras.KerasTensor, layout: Layout) -> keras.KerasTensor:
     return keras.layers.Rescaling(scale, offset=centre, dtype="float32", name="label_units")(x)
 
 
-class Trained:
-    """A model in inference mode. A built-in one is traced once, for evaluation and for the signatures of an export.
+class LoadedModel:
+    """A trained model in inference mode. A built-in model is traced once, for evaluation and for an export's signatures.
 
     Args:
-        weights: the prefix of `save_weights`, from which `load_trained` loads them.
+        weights: the prefix of the checkpoint by `save_weights`, from which `load_trained` loads them.
 
     Attributes:
         model: the Keras model.
@@ -202,38 +202,38 @@ class Trained:
             self._call = lambda inputs: traced({name: inputs[name] for name in specs})
 
     def __call__(self, inputs: Inputs, training: bool = False) -> tf.Tensor:
-        """Returns the outputs, float32 [rows, outputs]."""
+        """Returns the model's outputs, float32 [rows, outputs]. `training` is ignored."""
         return self._call(inputs)
 
     def _outputs(self, inputs: Inputs) -> tf.Tensor:
         return tf.cast(self.model(inputs, training=False), tf.float32)
 
 
-_LAST: list[Trained] = []
+_LAST: list[LoadedModel] = []
 """The built-in model that was asked for last, kept since the stages of a run want the same one."""
 
 
-def load_trained(config: ModelConfig, layout: Layout, *, seed: int, module: Path | None, weights: Path) -> Trained:
-    """Returns the model of `config`, kept from the last call if it is the same, with the weights loaded anew.
+def load_trained(config: ModelConfig, layout: Layout, *, seed: int, module: Path | None, weights: Path) -> LoadedModel:
+    """Returns the model of `config` with its weights loaded. The model of the last call is used again if it is the same.
 
     Raises:
-        StoreError: as of `load_weights`.
+        StoreError: the weights are missing, damaged or of another model.
     """
     found = next((last for last in _LAST if last.made_of == (config, seed, weights, layout)), None)
     if found is None:
-        found = Trained(config, layout, seed=seed, module=module, weights=weights)
+        found = LoadedModel(config, layout, seed=seed, module=module, weights=weights)
     _LAST[:] = [] if config.user_defined else [found]  # code of the user's may keep more than variables
     load_weights(found.model, weights)
     return found
 
 
 def save_weights(model: keras.Model, prefix: Path) -> None:
-    """Write every variable of `model` as a TensorFlow checkpoint at `prefix` (prefix.index, prefix.data-...)."""
+    """Write every variable of `model` to a TensorFlow checkpoint at `prefix` (prefix.index, prefix.data-...)."""
     tf.train.Checkpoint(model=[variable.value for variable in model.variables]).write(str(prefix))
 
 
 def load_weights(model: keras.Model, prefix: Path) -> None:
-    """Fill `model` from `save_weights`; StoreError when the weights are missing, torn or of another model."""
+    """Load the weights that `save_weights` wrote into `model`. StoreError if they are missing, damaged or of another model."""
     try:
         stored = tf.train.load_checkpoint(str(prefix)).get_variable_to_shape_map()
     except (tf.errors.OpError, ValueError, RuntimeError) as error:

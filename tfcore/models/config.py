@@ -89,7 +89,7 @@ class ModelConfig(Frozen):
 
     @property
     def bins(self) -> int:
-        """The number of bins of each number that the transform fits for the model; 0: none."""
+        """The number of bins that the transform fits for each numeric column; 0: the model needs none."""
         return BINS if self.name == "ensemble" else 0
 
     @property
@@ -98,5 +98,5 @@ class ModelConfig(Frozen):
 
 
 def default_of(field: str) -> Any:
-    """Returns the default of a field of `ModelConfig`."""
+    """Returns the default value of a field of `ModelConfig`."""
     return ModelConfig.model_fields[field].default

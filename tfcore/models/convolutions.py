@@ -2,8 +2,8 @@
 
     features = image_features(pixels, "photo", kind="conv", seed=0)    # uint8 [rows, height, width, channels] to [rows, n]
 
-Both nets halve the image until its smaller side is at most 32, then go on with blocks of 3x3 convolutions. From block
-to block the image is halved and the filters are doubled, for as long as its smaller side has at least four pixels. The
+Both nets halve the image until its smaller side has at most 32 pixels. Then come blocks of 3x3 convolutions. From block
+to block the image is halved and the filters are doubled. Blocks end once a side has fewer than four pixels. The
 features are the mean over all pixels of the last block's output.
 """
 
@@ -19,7 +19,7 @@ LARGEST = 32
 
 
 def image_features(image: keras.KerasTensor, name: str, *, kind: Kind, seed: int) -> keras.KerasTensor:
-    """Returns the features of an image input, [rows, n].
+    """Returns the features of the images in an input, [rows, n], by the net `kind`.
 
     Args:
         name: the beginning of the layers' names.
@@ -74,8 +74,8 @@ class _Layers:
         )(x)
 
     def residual(self, x: keras.KerasTensor, filters: int, *, strides: int) -> keras.KerasTensor:
-        """Apply two residual blocks (He et al., "Identity mappings in deep residual networks", 2016), whose last
-        convolution begins at zero (Zhang et al., "Fixup initialization", 2019) in place of batch normalization."""
+        """Apply two residual blocks (He et al., "Identity mappings in deep residual networks", 2016). In place of batch
+        normalization their last convolution begins at zero (Zhang et al., "Fixup initialization", 2019)."""
         for step in (strides, 1):
             number = self._count
             hidden = keras.layers.ReLU(name=f"{self._name}_relu_{number}")(x)

@@ -1,4 +1,4 @@
-"""A built-in model's inputs, and the features that its hidden layers see of them."""
+"""The inputs of a built-in model, and the features that its hidden layers compute with."""
 
 import math
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ ROWS_PER_ID, LEAST_IDS = 20, 50
 
 
 def inputs_of(layout: Layout) -> dict[str, keras.KerasTensor]:
-    """Returns the model's Keras inputs by name."""
+    """Returns the Keras inputs of a model for `layout`, by name."""
     return {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in layout.inputs().items()}
 
 
 def is_ensemble(config: ModelConfig, layout: Layout) -> bool:
-    """Returns whether the model is an ensemble of a linear part and members. One with images is not: each member would
-    cost as much as the net for images."""
+    """Returns whether the model is an ensemble of a linear part and members. With image inputs it is not: each member
+    would cost as much as the net for images."""
     return config.name == "ensemble" and not any(dtype == "uint8" for _, dtype in layout.inputs().values())
 
 
@@ -44,8 +44,8 @@ def has_members(config: ModelConfig, layout: Layout) -> bool:
 
 
 def features(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> keras.KerasTensor | None:
-    """Returns the features of the hidden layers, [rows, width]: embeddings of categories and lists, numbers or their
-    embeddings, and the features of images; None where the members of `ensemble` see no column.
+    """Returns the features for the hidden layers, [rows, width]: embeddings of categories and lists, numbers or their
+    embeddings, and features of images. None where the members of `ensemble` see no column.
 
     Raises:
         ConfigError: the layout has no inputs.
@@ -82,23 +82,23 @@ def features(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: 
 
 
 def seen_columns(entries: Sequence[Any], config: ModelConfig, layout: Layout) -> list[int]:
-    """Returns the indices of the `entries`, categorical or list columns, that the hidden layers see.
+    """Returns the indices of those `entries`, categorical or list columns, that the hidden layers see.
 
-    The hidden layers of `ensemble` would learn a column of few rows per id by heart. Its linear part sees it, too, and
-    shrinks each id by its penalty."""
+    The hidden layers of `ensemble` do not see columns with few rows per id, which they would memorize. The linear part
+    sees all columns: its penalty shrinks the weights of rare ids."""
     most = max(LEAST_IDS, layout.rows // ROWS_PER_ID) if is_ensemble(config, layout) else math.inf
     return [column for column, entry in enumerate(entries) if entry.size <= most]
 
 
 def l2(penalty: float) -> keras.regularizers.Regularizer | None:
-    """Returns the regularizer penalty / 2 * the squared weights; None for no penalty."""
+    """Returns the regularizer penalty / 2 * the sum of squared weights; None if the penalty is 0."""
     return keras.regularizers.L2(penalty / 2) if penalty else None
 
 
 def embedded_lists(
     inputs: dict[str, Any], layout: Layout, columns: Sequence[int], width: int, *, seed: int, **keywords: Any
 ) -> keras.KerasTensor:
-    """Returns the embeddings of the lists of some columns, [rows, columns, width], whose ids lie in one table."""
+    """Returns embeddings by one table, [rows, columns, width], of the list columns with the indices `columns`."""
     entries, lists = [layout.lists[column] for column in columns], inputs["lists"]
     if len(entries) < len(layout.lists):
         starts = [sum(entry.width for entry in layout.lists[:column]) for column in columns]

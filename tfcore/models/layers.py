@@ -31,8 +31,8 @@ _U32, _U32S = tf.TensorSpec([], tf.uint32), tf.TensorSpec([None], tf.uint32)
 
 @contextmanager
 def rows_from(first: Any, units: Any = None) -> Iterator[None]:
-    """Tell layers that are called in the block which rows of the batch they get: all (None), or those from `first` on,
-    an int or int32 scalar. `units` is the value of `UNITS` there."""
+    """Within the block layers know which rows of the batch they get: all if `first` is None, else the rows from `first`
+    on, an int or int32 scalar. `units` is the value of `UNITS` within the block."""
     tokens = _FIRST_ROW.set(first), UNITS.set(units)
     try:
         yield
@@ -42,10 +42,10 @@ def rows_from(first: Any, units: Any = None) -> Iterator[None]:
 
 
 class ConfigLayer(keras.layers.Layer):
-    """The base of layers whose arguments are their config, and whose output has the shape of the input.
+    """The base class of layers that Keras saves by their arguments, and whose output has the shape of the input.
 
     Args:
-        made_of: the arguments by name: numbers, lists of them, regularizers and initializers.
+        made_of: the arguments by name: numbers, lists of numbers, regularizers and initializers.
     """
 
     def __init__(self, made_of: dict[str, Any], **keywords: Any):
@@ -72,8 +72,8 @@ class HashDropout(ConfigLayer):
     and is many times slower there. A uint32 hash is the same everywhere and needs no state besides the training step.
 
     Args:
-        rate: share of the units dropped, unless the training schedules "dropout"; the others are scaled by 1 / (1 - rate).
-        seed: the config's seed.
+        rate: the share of units dropped, unless "dropout" is scheduled; the others are scaled by 1 / (1 - rate).
+        seed: the seed of the model.
         salt: the layer's number within the model.
         step: int64 variable that the training loop counts up; None in a model that only predicts, such as a loaded one.
     """
@@ -98,7 +98,7 @@ class HashDropout(ConfigLayer):
 def hash_uniform(shape: Any, seed: int, step: Any, salt: int, *, first: Any = None) -> tf.Tensor:
     """Returns float32 numbers in [0, 1) of `shape`: a hash of (seed, step, salt, index), the same with and without XLA.
 
-    With `first`, they are the numbers of a longer batch's rows, from row `first` on."""
+    With `first` they are the numbers for the rows of a longer batch, from row `first` on."""
     index = tf.range(tf.reduce_prod(shape))
     if first is not None:
         index += first * tf.reduce_prod(shape[1:])
@@ -119,7 +119,7 @@ def _hash_bits(index: tf.Tensor, step: tf.Tensor, seed: tf.Tensor, salt: tf.Tens
 
 
 def row_hash(inputs: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns a hash of each row over all the float32 and int32 matrices, [rows, n] each; int32 [rows], at least 0."""
+    """Returns a hash of each row's values in all `inputs`, float32 or int32 [rows, n]; int32 [rows], at least 0."""
     total = tf.constant(0, tf.uint32)
     for matrix in inputs:
         places = _mix(tf.constant(np.arange(matrix.shape[1], dtype=np.uint32)) + _u32(0x9E3779B9))
@@ -129,7 +129,7 @@ def row_hash(inputs: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def _mix(x: tf.Tensor) -> tf.Tensor:
-    """Mix 32 bits with full avalanche, by xorshift and two odd multipliers."""
+    """Mix the bits of uint32 numbers with full avalanche, by xorshift and two odd multipliers."""
     x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _u32(16))) * _u32(0x7FEB352D)
     x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _u32(15))) * _u32(0x846CA68B)
     return tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _u32(16)))
@@ -160,13 +160,13 @@ class Shift(ConfigLayer):
 
 
 class _Embeddings(ConfigLayer):
-    """The base of layers that embed several columns by one table: `starts` has the row of each column's id 0.
+    """The base class of layers that embed several columns by one table; `starts` has the row of each column's id 0.
 
     Args:
         sizes: number of ids of each column.
         width: the width of every embedding.
-        seed: the seed of the initial values, uniform in [-0.05, 0.05) as in Keras.
-        regularizer: the regularizer of the table.
+        seed, initial: the initial values: "uniform" draws from [-0.05, 0.05) by the seed, as in Keras; "zeros" are 0.
+        regularizer, more: the regularizer of the table, and further arguments of the subclass.
     """
 
     def __init__(
@@ -204,11 +204,11 @@ class _Embeddings(ConfigLayer):
 
 
 def look_up_rows(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """Returns the row of `table` ([rows, width]) for each of `ids`: [*ids' shape, width].
+    """Returns the row of `table` ([rows, width]) for each of `ids`, [*shape of ids, width].
 
-    On a GPU, deterministic XLA adds the gradients of the rows one after the other, which takes sixty times as long as
-    the whole step. There the gradient is a matrix product with the ids as one-hot rows, up to `MOST_ONE_HOT` elements,
-    and beyond that the sums over sorted ids.
+    On a GPU, deterministic XLA adds the gradients of the rows one after the other. That takes sixty times as long as the
+    whole step. So the gradient there is a matrix product with the ids as one-hot rows. If the one-hot matrix would have more
+    than `MOST_ONE_HOT` elements, it is `sum_by_id`.
     """
     rows, width = table.shape
     count = ids.shape.num_elements()
@@ -229,12 +229,12 @@ def look_up_rows(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
 
 
 def sum_by_id(terms: tf.Tensor, ids: tf.Tensor, rows: int) -> tf.Tensor:
-    """Returns the sum of each id's terms, for the ids 0 to rows - 1, [rows, width]: without a scatter, always added in
-    the same order.
+    """Returns the sum of the terms of each id from 0 to rows - 1, [rows, width]. Terms are always added in the same
+    order, without a scatter.
 
     Args:
-        terms: [count, width]; the count is known when this is traced.
-        ids: int32 [count].
+        terms: [count, width]; the count is known when the graph is traced.
+        ids: int32 [count], the id of each term.
     """
     count, width = terms.shape
     order = tf.argsort(ids, stable=True)
@@ -259,10 +259,10 @@ def sum_by_id(terms: tf.Tensor, ids: tf.Tensor, rows: int) -> tf.Tensor:
 
 @keras.saving.register_keras_serializable("headway")
 class OffsetEmbedding(_Embeddings):
-    """A layer with the embeddings of categorical columns of one id per row.
+    """A layer that embeds categorical columns with one id per row.
 
-    It does one gather forward and one scatter back, instead of one for each column, which would be most of a step's
-    cost."""
+    One gather forward and one scatter backward serve all columns. A gather and a scatter for each column would be most
+    of a step's cost."""
 
     def call(self, inputs: Any) -> Any:
         """Returns the embeddings [rows, columns, width] of int32 ids [rows, columns]."""
@@ -274,11 +274,11 @@ class OffsetEmbedding(_Embeddings):
 
 @keras.saving.register_keras_serializable("headway")
 class ListEmbedding(_Embeddings):
-    """A layer with the mean embedding of each row's list, for several list columns; 0 for an empty list.
+    """A layer that embeds list columns: the embedding of a row's list is the mean over its ids, or 0 if it is empty.
 
     Args:
-        lengths: the number of slots of each column, which follow one another in the inputs; -1 in a slot is no id.
-        power: the sum of a list's embeddings is divided by the number of its ids to this power; 1: their mean.
+        lengths: the number of slots of each column; the inputs have all columns' slots in a row, -1 in empty slots.
+        power: the sum of a list's embeddings is divided by (number of ids) ** power; with 1 this is the mean.
     """
 
     def __init__(

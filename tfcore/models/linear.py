@@ -1,12 +1,12 @@
-"""The linear baseline: a linear model of the transformed rows, fitted beside a candidate; NumPy only.
+"""The linear baseline: a linear model of the transformed rows, to compare a candidate model with; NumPy only.
 
     model = LinearModel.fit(numeric, categorical, label, weight, sizes=(4, 17), task="binary")
     model.predict(numeric, categorical)      # probabilities [rows] or [rows, classes], or numbers [rows]; float64
     model.save(folder / FILE); LinearModel.load(folder / FILE)
 
 Ridge regression with alpha=1, logistic or multinomial regression with C=1, on standardized numbers and one column per
-category. The logistic ones are minimized by accelerated gradient steps in the metric of a bound on the Hessian (Boehning,
-"Multinomial logistic regression algorithm", 1992; restarts: O'Donoghue and Candes, 2015), which needs one factorization.
+category. The logistic losses are minimized by accelerated gradient steps, preconditioned by the inverse of a bound on the
+Hessian (Boehning, "Multinomial logistic regression algorithm", 1992; restarts: O'Donoghue and Candes, 2015).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Floats = NDArray[np.float64]
 
 
 def cheap(rows: int, columns: int) -> bool:
-    """Returns whether a linear baseline is cheap enough to be fitted. `columns` has one for each number and each
-    category."""
+    """Returns whether a linear baseline is cheap enough to fit. `columns` is the number of numeric inputs plus the
+    number of all categories."""
     return 0 < rows <= MOST_ROWS and 0 < columns <= MOST_COLUMNS and rows * columns**2 <= MOST_WORK
 
 
 @dataclass(frozen=True)
 class LinearModel:
-    """A fitted linear baseline; `weights` is [columns, outputs], `sizes` has the ids of each categorical column."""
+    """A fitted linear baseline. `weights` is [columns, outputs], `sizes` the number of ids of each categorical column."""
 
     task: str
     sizes: tuple[int, ...]
@@ -59,13 +59,13 @@ class LinearModel:
         task: str,
         classes: int = 1,
     ) -> LinearModel:
-        """Fit the model to the rows.
+        """Returns a model that is fitted to the rows.
 
         Args:
-            label: the number, or the index of the class.
-            weight: of each row; their mean counts as 1.
-            sizes: number of ids of each categorical column.
-            classes: of a multiclass label.
+            label: the number to predict, or the index of the class.
+            weight: the weight of each row; weights are divided by their mean.
+            sizes: the number of ids of each categorical column.
+            classes: the number of classes of a multiclass label.
         """
         weight = np.asarray(weight, np.float64)
         if not weight.sum() > 0:
@@ -82,7 +82,7 @@ class LinearModel:
         return LinearModel(task, tuple(sizes), centre, scale, weights, bias)
 
     def predict(self, numeric: NDArray[Any], categorical: NDArray[Any]) -> Floats:
-        """Returns the probability of class 1 [rows], probabilities [rows, classes], or numbers [rows]; float64."""
+        """Returns by task the probability of class 1 [rows], probabilities [rows, classes], or numbers [rows]; float64."""
         output = _columns(numeric, categorical, self.sizes, self.centre, self.scale) @ self.weights + self.bias
         return task_of(self.task).from_output(output)
 
@@ -101,8 +101,8 @@ class LinearModel:
 def _columns(
     numeric: NDArray[Any], categorical: NDArray[Any], sizes: Sequence[int], centre: Floats, scale: Floats
 ) -> Floats:
-    """Returns the columns of the model, float64 [rows, numbers + categories]: standardized numbers, then one column per
-    category."""
+    """Returns the model's columns, float64 [rows, numbers + categories]: the standardized numbers, then a 0/1 column
+    for each category."""
     rows, width = numeric.shape
     columns = np.zeros((rows, width + sum(sizes)))
     columns[:, :width] = (np.asarray(numeric, np.float64) - centre) / scale

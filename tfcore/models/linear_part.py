@@ -1,4 +1,4 @@
-"""The linear part of `ensemble`: a linear model of all inputs, which all members have in common."""
+"""The linear part of `ensemble`: a linear model of all inputs, whose output is added to that of every member."""
 
 from typing import Any
 
@@ -15,11 +15,10 @@ PENALTY, LIST_PENALTY = 1.0, 0.1
 
 
 def linear_terms(inputs: dict[str, Any], layout: Layout, seed: int) -> list[keras.KerasTensor]:
-    """Returns the terms of the linear part, [rows, outputs] each.
+    """Returns the terms of the linear part, [rows, outputs] each; their sum is its output.
 
-    Each is multiplied by `SPEED`, less where inputs are many: an optimizer like Adam moves every weight by about the
-    learning rate, so that the linear part is there first and the hidden layers learn what it leaves.
-    """
+    Each term is multiplied by `linear_speed`, since an optimizer like Adam moves every weight by about the learning
+    rate. So the linear part learns faster than the hidden layers, and these learn what it leaves over."""
     count, speed = label_head(layout.label).outputs, linear_speed(layout)
     # the penalty is that of the weight as it counts
     scale = speed**2 / max(1, layout.rows)
@@ -54,5 +53,5 @@ def linear_terms(inputs: dict[str, Any], layout: Layout, seed: int) -> list[kera
 
 
 def linear_speed(layout: Layout) -> float:
-    """Returns the factor of the linear part: `SPEED`, or less where there are more than 32 inputs."""
+    """Returns the factor of the linear part's output: `SPEED`, or less if there are more than 32 inputs."""
     return SPEED / max(1.0, (len(layout.numeric) + len(layout.categorical)) / 32)

@@ -1,12 +1,12 @@
-"""The members of `ensemble`: small networks that are trained as one, and their weight decay, chosen by left-out rows.
+"""The members of `ensemble`: small networks that are trained together. Left-out rows decide on their weight decay.
 
     x = keras.layers.RepeatVector(8)(features)            # float32 [rows, width] -> [rows, 8, width]
     x = member_dense(x.shape, 3, seed=5)(x)               # -> [rows, 8, 3]
     output = Members((0.1, 1.0, 4.0, 16.0))([x, numeric, categorical])     # -> [rows, 3]
 
-A weight decay is too strong for one table and too weak for another. So each member begins with one of several and
-leaves out a part of the rows. Its losses on these, while the learning rate falls to 0, tell how good its decay is.
-After `CHOOSING` of the steps all members have the chosen decay and learn from all rows."""
+The best weight decay differs between data sets. So each member begins with one of several decays and leaves out a part
+of the rows. Its losses on the left-out rows, while the learning rate falls to 0, tell how good its decay is. After
+the share `CHOOSING` of the steps all members have the chosen decay and learn from all rows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +32,7 @@ _SMALL = 1e-4
 
 
 def member_dense(shape: tuple[Any, ...], units: int, *, seed: int, **keywords: Any) -> keras.layers.EinsumDense:
-    """Returns a dense layer on [rows, members, width], in which each member has a matrix and a bias of its own."""
+    """Returns a dense layer on [rows, members, width]: each member has its own matrix and its own bias."""
     _, members, width = shape
     limit = (6.0 / (width + units)) ** 0.5  # of one member's matrix, as Glorot's
     start = {"kernel_initializer": keras.initializers.RandomUniform(-limit, limit, seed=seed)}
@@ -41,16 +41,16 @@ def member_dense(shape: tuple[Any, ...], units: int, *, seed: int, **keywords: A
 
 @keras.saving.register_keras_serializable("headway")
 class Members(ConfigLayer):
-    """A layer: takes the mean of the members' outputs, and chooses their weight decay by the rows that they leave out.
+    """A layer that averages the members' outputs, and chooses their weight decay by the losses on left-out rows.
 
-    A hash tells which rows a member leaves out: whole units of the split, or all equal rows where a row has no unit.
+    A hash decides which rows a member leaves out. Rows of one unit of the split stay together, as do equal rows.
 
     Args:
-        decays: the weight decays to choose from; `FOLDS` members in a row have the same.
+        decays: the weight decays to choose from; each is that of `FOLDS` members, one after another.
 
     Attributes:
-        losses_left_out: for each decay, the sum of the losses of its members on rows that they leave out, float32
-            [decays]. A training step adds its gradient to it; no optimizer moves it.
+        losses_left_out: for each decay, the sum of its members' losses on rows that they leave out, float32 [decays]. A
+            training step adds the variable's gradient to it; no optimizer changes it.
     """
 
     def __init__(self, decays: Sequence[float], **keywords: Any):
@@ -63,9 +63,9 @@ class Members(ConfigLayer):
         self.built = True
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        """Returns the mean of the members' outputs, [rows, outputs]; in training the members' outputs, without
-        gradients in rows that a member leaves out. `inputs` are the members' outputs, [rows, members, outputs], and the
-        model's inputs, float32 [rows, n] and int32 [rows, m]."""
+        """Returns the mean of the members' outputs, [rows, outputs]. In training it returns the members' outputs,
+        without gradients in rows that a member leaves out. `inputs` are the members' outputs, [rows, members, outputs],
+        and the model's inputs, float32 [rows, n] and int32 [rows, m]."""
         members, *seen = inputs
         if not training:
             return tf.reduce_mean(members, axis=1)
@@ -77,8 +77,8 @@ class Members(ConfigLayer):
         return tf.where((self._left_out & _choosing())[:, :, None], tf.stop_gradient(members), members)
 
     def row_losses(self, losses: tf.Tensor) -> tf.Tensor:
-        """Returns each row's loss, [rows]: the mean of its members' losses, [rows, members]. Its gradient by
-        `losses_left_out` is `_SMALL` times each decay's losses on left-out rows late in the choosing time, else 0."""
+        """Returns each row's loss [rows], the mean of its members' losses [rows, members]. Late in the choosing time
+        its gradient by `losses_left_out` is `_SMALL` times each decay's losses on left-out rows, else 0."""
         judging = _choosing() & (scheduled("progress", 0.0) >= _JUDGED * CHOOSING)
         counts = tf.where(self._left_out & judging, tf.stop_gradient(losses), 0.0)
         grown = tf.convert_to_tensor(self.losses_left_out)
@@ -86,8 +86,8 @@ class Members(ConfigLayer):
         return tf.reduce_mean(losses, axis=1) + tf.reduce_sum(counts * nothing, axis=1)
 
     def decay(self) -> tf.Tensor:
-        """Returns the weight decay of each member in the current step, float32 [members]: the step shrinks a weight by
-        this share times the learning rate."""
+        """Returns each member's weight decay in the current step, float32 [members]. A step shrinks each weight by the
+        share decay * learning rate."""
         tried, losses = tf.constant(self.decays, tf.float32), tf.convert_to_tensor(self.losses_left_out)
         best = tf.reduce_min(losses)
         apart = tf.math.divide_no_nan(losses - best, _APART * tf.abs(best))
@@ -103,5 +103,5 @@ class Members(ConfigLayer):
 
 
 def _choosing() -> tf.Tensor:
-    """Returns whether the weight decay of the members is still to be chosen, bool scalar."""
+    """Returns whether the training is before the step at which the members' weight decay is chosen; bool scalar."""
     return scheduled("progress", 0.0) < CHOOSING

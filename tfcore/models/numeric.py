@@ -18,15 +18,15 @@ from tfcore.models.layers import ConfigLayer
 
 @keras.saving.register_keras_serializable("headway")
 class PiecewiseLinear(ConfigLayer):
-    """A layer that embeds each number by its place within bins: each unit is a piecewise linear function of the number.
+    """A layer that embeds each number by its position in bins: each unit is a piecewise linear function of the number.
 
-    Bins below the number count 1, bins above it 0, and its own bin counts the share of its width below the number. The
-    weights of bins begin at zero, beside a linear function that begins at random: at first the embedding is linear.
+    A bin below the number is 1, a bin above it is 0, and the number's own bin is the share of its width below the number.
+    A linear function is added. At first the weights of bins are zero, and the linear weights are random.
 
     Args:
-        edges: the edges of the bins of each number, rising; fewer than two mean no bins, and the embedding is linear.
+        edges: the rising edges of each number's bins. Fewer than two edges: no bins, the embedding is linear.
         width: the width of each number's embedding.
-        limit: the linear function sees x / sqrt(1 + (x / limit)^2), within +-limit; 0: x.
+        limit: the linear function gets x / sqrt(1 + (x / limit)^2), which is within +-limit; with limit 0 it gets x.
         seed: the seed of the initial linear weights, uniform in [-1, 1).
     """
 

@@ -4,10 +4,10 @@
         model = keras.Model(...)               # its layers have the policy mixed_float16
     scale = LossScale()                        # float16 only: its smallest gradients would be zeros
 
-A gradient below 6e-8 is not a float16. The loss is multiplied by a scale before the gradients are taken, and they are divided
-by it after (Micikevicius et al., "Mixed Precision Training", 2018, section 3.2). A scale too large makes gradients
-infinite: that step is skipped and the scale halved; after a long run of good steps it is doubled. The scale is a power of
-two, so that it rounds nothing away.
+Float16 has no numbers below 6e-8, so smaller gradients would be zero. The loss is multiplied by a scale before gradients are
+taken, and the gradients are divided by it after (Micikevicius et al., "Mixed Precision Training", 2018, section 3.2). A scale
+that is too large makes gradients infinite: the step is skipped and the scale halved. After many applied steps in a row the
+scale is doubled. It is a power of two, so that it causes no rounding.
 """
 
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ GOOD_STEPS = 2000
 
 @contextmanager
 def computing_in(precision: str) -> Iterator[None]:
-    """Let layers that are made in the block compute in "float32", "bfloat16" or "float16"; their variables are float32.
-    "tf32" is float32 whose products a GPU rounds: see `tfcore.runtime.devices.relaxed`."""
+    """Layers made within the block compute in "float32", "bfloat16" or "float16"; their variables are float32. "tf32"
+    means float32 whose products a GPU rounds: see `tfcore.runtime.devices.relaxed_numerics`."""
     if precision in ("float32", "tf32"):
         yield
         return
@@ -40,7 +40,7 @@ class LossScale(tf.Module):
     """The loss scale of a float16 model; both variables belong in a checkpoint.
 
     Args:
-        good_steps: applied steps in a row before the scale is doubled.
+        good_steps: the number of applied steps in a row after which the scale is doubled.
     """
 
     def __init__(self, *, good_steps: int = GOOD_STEPS):
@@ -53,7 +53,7 @@ class LossScale(tf.Module):
         """Update the scale after a step; both arguments are bool scalars.
 
         Returns:
-            Whether a smaller scale may mend the step: it was skipped, its loss was a number, and the scale is above 1.
+            Whether a smaller scale may help: the step was skipped though its loss was finite, and the scale is above 1.
         """
         scale, good = self.value.read_value(), self.good.read_value()
         grows = applied & (good + 1 >= self._good_steps)

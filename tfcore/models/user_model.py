@@ -1,11 +1,11 @@
-"""Models of a user's module: made by a function of theirs, and refused if Headway would not train and keep all of them.
+"""Models that a function in the user's module makes. A model is refused if Headway would not train and save all of it.
 
     model = user_model(config, layout, Path("my_models.py"))
 
-Headway calls the model; the loss is its task's plus what the model added with `add_loss`. The arguments of `compile`,
-and a `train_step` or `compute_loss` of the model's class, belong to Keras' own training loop, which never runs here.
-Nor is all state a weight: Keras counts what `add_weight` makes, and layers. A tf.Variable that a layer holds as an
-attribute is not among the model's variables, so that no optimizer trains it, and no checkpoint and no export has it."""
+Headway calls the model. The loss is that of the task, plus what the model added with `add_loss`. The arguments of `compile`,
+and a `train_step` or `compute_loss` of the model's class, belong to Keras' own training loop, which never runs here. Keras
+knows only weights made by `add_weight` and by layers. A tf.Variable that a layer holds as an attribute is not among the model's
+variables: no optimizer trains it, and no checkpoint and no export has it."""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -43,10 +43,10 @@ _KNOWN = ("keras", "tfcore")
 
 
 def user_model(config: ModelConfig, layout: Any, module: Path | None, head: Head) -> keras.Model:
-    """Returns the model that a function of the user's file makes; its output has `head.outputs` numbers per row.
+    """Returns the model that a function in the user's file makes. Its output has `head.outputs` numbers per row.
 
     Raises:
-        ConfigError: the function fails, or Headway could not train, keep or export what it returns.
+        ConfigError: the function fails, or Headway could not train, save or export what it returns.
     """
     name = config.name
     if module is None:
@@ -66,7 +66,7 @@ def user_model(config: ModelConfig, layout: Any, module: Path | None, head: Head
 
 
 def _check(model: keras.Model, name: str, layout: Any, head: Head) -> keras.Model:
-    """Returns the model; ConfigError if its inputs, output or training do not suit Headway."""
+    """Returns `model` unchanged; ConfigError if its inputs, its output or its own training do not suit Headway."""
     _check_own_training(model, name)
     example = {name: tf.zeros([_ROWS, *row], dtype) for name, (row, dtype) in layout.inputs().items()}
     inputs = model.input if getattr(model, "inputs", None) else None
@@ -101,7 +101,7 @@ def _check_output(result: Any, head: Head, where: str) -> None:
 
 
 def _check_own_training(model: keras.Model, where: str) -> None:
-    """Raise ConfigError when `model` is compiled or overrides how Keras trains it, with what to write instead."""
+    """Raise ConfigError, with a fix, if `model` is compiled or overrides a method of Keras' training."""
     for method, what in METHODS.items():
         owner = _owner(model, method)
         if owner is not None:
@@ -145,7 +145,7 @@ def _compiled(model: keras.Model) -> str:
 
 
 def _check_raw_variables(model: keras.Model, where: str) -> None:
-    """Raise ConfigError when a layer of `model`, which has been called once, holds state that Keras does not count."""
+    """Raise ConfigError if a layer of `model`, called once before, holds variables or tables that Keras does not know."""
     counted = {id(variable.value) for variable in model.variables}
     for layer in flat_layers(model):
         for attribute, member in _state(layer):
@@ -168,8 +168,8 @@ def _check_raw_variables(model: keras.Model, where: str) -> None:
 
 
 def _state(layer: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the attribute's name and the value for each variable or table that the layer itself holds, not another
-    layer."""
+    """Yields the attribute's name and the value for each tf.Variable or table that the layer itself holds. What other
+    layers hold is left out."""
     own = type(layer).__module__.split(".")[0] not in _KNOWN
     seen: set[int] = set()
     for name, value in list(vars(layer).items()):

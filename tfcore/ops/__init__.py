@@ -1,4 +1,4 @@
-"""A C++ op behind `tfcore.train.ranking`, and the parser of classic tf.Examples in TensorFlow's own ops.
+"""The C++ op that `tfcore.train.ranking` can use, and the parser of classic tf.Examples in TensorFlow's own ops.
 
-`python -m tfcore.ops.compile` compiles the op with g++. Nothing needs it, and no exported model contains it.
+`python -m tfcore.ops.compile` compiles the op with g++. Headway works without the op; no exported model contains it.
 """

@@ -1,6 +1,6 @@
 """Compiles every .cc of this folder into one library for the installed TensorFlow.
 
-    python -m tfcore.ops.compile              # nothing is done where it is built already
+    python -m tfcore.ops.compile              # does nothing if the library is there already
     python -m tfcore.ops.compile --force
 
 Needs g++ (or what CXX names) and TensorFlow, whose package brings its headers. Takes about half a minute.
@@ -19,10 +19,10 @@ from tfcore.ops.library import BUILT, OPTIONS, op_path, sources, tensorflow_vers
 
 
 def build(*, force: bool = False) -> Path:
-    """Compile the library, unless it exists, and remove older ones for this TensorFlow; returns its path.
+    """Compile the library unless it exists, and delete older ones for this TensorFlow. Returns the library's path.
 
     Raises:
-        ConfigError: there is no compiler, or the folder cannot be written.
+        ConfigError: there is no compiler, or the library cannot be written.
         HeadwayError: the sources do not compile.
     """
     target = op_path()

@@ -2,10 +2,10 @@
 
     parse_examples(records, columns)              # from serialized records
 
-A chunk of columns is a flat dict: `c` the values ([rows], [rows, n] for a vector, all lists one behind the other for a list),
-`c/present` bool [rows] where the column is nullable, `c/lengths` int64 [rows] of a list. A null is 0 or "" (or zeros, or no
-values). An absent feature is null, and so is an empty one where a row has one value or a vector. A list that is there and
-empty is an empty list: stock parsers read it like an absent one, so the names of a record's features are decoded beside.
+A chunk of columns is a flat dict. `c` has the values of column c: [rows], [rows, n] for a vector, all lists joined for a
+list. `c/present` is bool [rows] if the column is nullable, `c/lengths` int64 [rows] for a list. A null is 0 or "" (or zeros,
+or no values). An absent feature is null, and so is an empty feature, except for lists: an empty feature is an empty list.
+TensorFlow's parser does not tell it from an absent one, so the names of a record's features are decoded separately.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ Chunk = dict[str, tf.Tensor]
 
 
 def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
-    """Parse serialized tf.Examples, string [rows], to columns.
+    """Parse serialized tf.Examples, string [rows], to a chunk of columns; see the module.
 
     Raises:
-        tf.errors.InvalidArgumentError: a record is not of these columns, or is not a tf.Example; of the latter also a
-            UnicodeDecodeError, where the message quotes bytes that are not text.
+        tf.errors.InvalidArgumentError: a record does not have these columns, or is no tf.Example. In the second case it
+            may be a UnicodeDecodeError instead, if TensorFlow's message quotes bytes that are not text.
     """
     spec: dict[str, Any] = {}
     kinds = classic_spec(columns)
@@ -53,8 +53,8 @@ def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
 
 
 def _named(records: tf.Tensor) -> tf.Tensor:
-    """Returns the names of the features that each record has, with values or an empty list; "" stands for features of
-    no kind and fills rows up: string [rows, n]."""
+    """Returns the names of each record's features, string [rows, n]. It is "" for a feature without any list of values,
+    and where the record has fewer than n features."""
 
     def inner(data: tf.Tensor, kind: str, *fields: str) -> list[tf.Tensor]:
         found = tf.io.decode_proto(data, f"tensorflow.{kind}", fields, [tf.string] * len(fields))
@@ -69,7 +69,7 @@ def _named(records: tf.Tensor) -> tf.Tensor:
 
 
 def _optional(value: tf.RaggedTensor, column: Column) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the values of a nullable column of no list, 0 or "" for null, and which rows have one, bool [rows]."""
+    """Returns the values of a nullable column (not a list), 0 or "" for null, and which rows have a value, bool [rows]."""
     lengths, size = value.row_lengths(), column.length or 1
     fits = tf.reduce_all((lengths == 0) | (lengths == size))
     message = f"feature {column.name!r} holds another number of values than {size}"

@@ -1,10 +1,10 @@
 """The library of compiled ops: its path, and loading it.
 
     library()                # the module with the ops, or None: not built for these sources and this TensorFlow
-    op_path().exists()  # the same question without importing TensorFlow
+    op_path().exists()       # whether the library is built, without importing TensorFlow
 
-The file's name carries TensorFlow's version and a digest of the sources, so that a library never meets another TensorFlow or
-older sources. HEADWAY_OPS=off leaves a library alone that is there.
+The file's name has TensorFlow's version and a digest of the sources. So a library is never loaded with another TensorFlow,
+nor after its sources have changed. With HEADWAY_OPS=off a library is not used.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ OPTIONS = ["-O3", "-ffp-contract=off", "-shared", "-fPIC", "-w"]
 
 
 def sources() -> list[Path]:
-    """Returns the C++ files that are compiled, in order."""
+    """Returns the C++ files to compile, in order."""
     return sorted(FOLDER.glob("*.cc"))
 
 
 def tensorflow_version() -> str:
-    """Returns the version of the installed TensorFlow, found without importing it; "none" when there is none."""
+    """Returns the version of the installed TensorFlow without importing it; "none" if it is not installed."""
     for name in ("tensorflow", "tensorflow-cpu", "tf-nightly"):
         try:
             return metadata.version(name)
@@ -39,7 +39,7 @@ def tensorflow_version() -> str:
 
 @lru_cache(maxsize=1)
 def op_path() -> Path:
-    """Returns the path of the library for these sources and this TensorFlow, built or not."""
+    """Returns the path of the library for these sources and this TensorFlow, whether it is built or not."""
     digest = hashlib.sha256(" ".join(OPTIONS).encode())
     for path in sorted([*sources(), *FOLDER.glob("*.h")]):
         data = path.read_bytes()
@@ -48,12 +48,12 @@ def op_path() -> Path:
 
 
 def enabled() -> bool:
-    """Returns whether HEADWAY_OPS lets a built library be used."""
+    """Returns whether the environment variable HEADWAY_OPS lets a built library be used."""
     return os.environ.get(SWITCH, "").lower() not in ("off", "0", "no", "false")
 
 
 def library() -> Any | None:
-    """Returns the module with the ops; None when they are not built, switched off, or do not load (warned of once)."""
+    """Returns the module with the ops. None if they are not built, switched off, or cannot be loaded (one warning)."""
     return _load(op_path()) if enabled() and op_path().exists() else None
 
 

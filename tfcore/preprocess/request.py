@@ -1,4 +1,4 @@
-"""The request of the stage that analyses a preprocess function; TensorFlow-free."""
+"""The request of the stage that analyses a preprocess function. Imports no TensorFlow."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,11 +12,11 @@ from headway.stages.stage_class import Key, Stage
 from headway.user_code.files import digest
 
 VERSION = 1
-"""The version of the stage, to be increased when it writes something else for the same request."""
+"""The version of the stage, to be raised when the stage writes something else for the same request."""
 
 
 class Analysed(Result):
-    """The answer of the stage: the columns that a preprocess function returns, and the columns that it reads."""
+    """The result of the stage: the columns that a preprocess function returns, and the raw columns that it reads."""
 
     columns: tuple[Column, ...] = ()
     reads: tuple[Column, ...] = ()

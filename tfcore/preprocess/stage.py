@@ -38,7 +38,7 @@ _RANDOM = re.compile(r"Random|Multinomial|TruncatedNormal|ParameterizedTruncated
 
 
 def readable(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Returns the stored columns that a preprocess function may read."""
+    """Returns the stored columns that a preprocess function may read: all but label and weight."""
     return tuple(column for column in columns if column.role not in _HIDDEN)
 
 
@@ -48,13 +48,13 @@ def analyse(
     """Run the preprocess function over the train rows and write the statistics of its columns; see the module.
 
     Args:
-        remote: fetches shards that are still in a bucket while others are read; None: all are here.
+        remote: fetches shards from a bucket while other shards are read; None: all shards are on this disk.
 
     Returns:
-        columns (what the function gives), reads (which raw columns it looks at), rows.
+        JSON values: columns (that the function returns), reads (the raw columns that it reads), rows (their number).
 
     Raises:
-        ConfigError: the function fails, or gives what no column can be.
+        ConfigError: the function fails, draws random numbers, or returns something that cannot be a column.
         DataError: there are no rows, or a shard is damaged.
     """
     with staged(remote, monitor) as stager:
@@ -114,7 +114,7 @@ def _python() -> list[str]:
 
 
 def _random_ops() -> list[str]:
-    """Returns the ops of the current graph that draw other numbers each time."""
+    """Returns the names of the current graph's ops that draw different random numbers each time they run."""
     nodes = all_nodes(tf.compat.v1.get_default_graph().as_graph_def())
     return sorted({node.op for node in nodes if _RANDOM.match(node.op)})
 

@@ -1,4 +1,4 @@
-"""TensorFlow's threads, determinism and precision, set once per process before any op runs, only in Headway's own processes.
+"""TensorFlow's threads, determinism and precision: set once, before any op runs, and only in processes that Headway started.
 
 mark_own_process()                        # headway.process: in the process's entry point
 threads = prepare()          # as many as there are cores, or what this process was already running with
@@ -15,22 +15,22 @@ from tfcore.private_api import op_determinism, set_op_determinism
 
 
 def prepare() -> int:
-    """Make ops deterministic and float32 products exact; return the number of threads that compute: as many as there are cores,
-    or what this process was already running with.
+    """Make ops deterministic and float32 products exact; return the number of threads that compute. That is the number of cores,
+    or the number that this process was already running with.
 
-    In a process that is not Headway's own nothing is changed, and a training there resumes exactly only if the caller makes ops
-    deterministic.
+    In a process that Headway did not start, nothing is changed: there a training resumes exactly only if the caller has made
+    ops deterministic.
     """
     return deterministic_process() if is_own_process() else _threads_there_are()
 
 
 def deterministic_process(threads: int | None = None) -> int:
-    """Make TensorFlow deterministic in this whole process: deterministic ops, exact float32 products, a fixed seed and, where
-    nothing was computed yet, the number of threads. The same training then ends at the same bits; ops that draw unseeded
-    random numbers draw from the fixed seed, or refuse.
+    """Make TensorFlow deterministic in this whole process: deterministic ops, exact float32 products, a fixed seed and, if
+    nothing was computed yet, the number of threads. The same training then ends at the same bits. Ops that draw random numbers
+    without a seed of their own draw from the fixed seed, or raise an error.
 
     Args:
-        threads: that compute; None: as many as there are cores.
+        threads: the number of threads that compute; None: as many as there are cores.
 
     Returns:
         The number of threads that compute.
@@ -61,9 +61,9 @@ def _threads_there_are() -> int:
 
 
 @contextlib.contextmanager
-def relaxed(*, tf32: bool, deterministic: bool) -> Iterator[None]:
-    """Relax TensorFlow's settings in the block: with `tf32` a GPU may round the factors of float32 products to 10 bits;
-    unless `deterministic`, ops need not give the same bits each time. They are as before after it."""
+def relaxed_numerics(*, tf32: bool, deterministic: bool) -> Iterator[None]:
+    """Within the block, relax TensorFlow's settings; restore them after it. With `tf32` a GPU may round the factors of float32
+    products to 10 bits. Without `deterministic` ops need not give the same bits each time."""
     before = numerics()
     with using_numerics((before[0] or tf32, before[1] and deterministic)):
         yield
@@ -76,7 +76,7 @@ def numerics() -> tuple[bool, bool]:
 
 @contextlib.contextmanager
 def using_numerics(given: tuple[bool, bool]) -> Iterator[None]:
-    """Compute in the block with settings that `numerics` returned; the present ones are restored after it."""
+    """Within the block, compute with settings that `numerics` returned; restore the present settings after it."""
     before = numerics()
     _set_numerics(given)
     try:

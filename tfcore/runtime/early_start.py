@@ -1,7 +1,7 @@
 """Starts the TensorFlow process at the very beginning of a command, before the command imports anything else.
 
 with early_process():
-    ...                                    # a `tfcore.runtime.tensorflow_process.Child` takes it, or it ends with the block
+    ...                  # a `tfcore.runtime.tensorflow_process.Child` takes the process, else it ends with the block
 """
 
 import contextlib
@@ -12,11 +12,11 @@ from pathlib import Path
 from headway.process import ChildProcess, Scratch, start
 
 WORKER = ("-P", "-u", str(Path(__file__).with_name("start.py")))
-"""The arguments of Python that start such a process. -P: a flows/ or tfcore/ folder in the working directory is not
-ours; -u: lines arrive at once."""
+"""The arguments of Python that start a TensorFlow process. -P: ignore a flows/ or tfcore/ folder in the working directory;
+-u: printed lines arrive at once."""
 REPLAYS, PRELOAD = "--replay", ("tensorflow", "keras")
 waiting: list[tuple[subprocess.Popen[bytes], Scratch]] = []
-"""The started process that no `Child` has taken yet, and its folder; its pipes hold what it prints."""
+"""The started process that no `Child` has taken yet, with its folder; until then its pipes hold what it prints."""
 
 
 @contextlib.contextmanager

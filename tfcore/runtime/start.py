@@ -2,9 +2,9 @@
 
     python -P -u tfcore/runtime/start.py --replay tensorflow keras      # the modules to import before the first request
 
-A replay has TensorFlow and NumPy, and nothing of Headway; importing Keras fails there. Importing TensorFlow takes seconds of a
-processor, so both processes get one import: it comes first and alone, and then the process forks, before an op has run and
-a thread of Headway has begun. The fork waits for the request of `tfcore.export.replay`.
+The replay process has TensorFlow and NumPy, and nothing of Headway; importing Keras fails there. Importing TensorFlow takes
+seconds of processor time, so both processes share one import. It comes first; then the process forks, before any op has run
+and before Headway has started a thread. The fork waits for the request of `tfcore.export.replay`.
 """
 
 import gc
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import IO
 
 CUBLAS, DRIVER = "--xla_gpu_enable_triton_gemm=false", Path("/dev/nvidiactl")
-"""With XLA's own kernels for products a step in TF32 took 6 to 20 times as long as with cuBLAS's, on one H100. The flag is read
-when TensorFlow is imported."""
+"""The flag makes XLA use cuBLAS for matrix products: with XLA's own kernels a training step in TF32 took 6 to 20 times as long,
+on one H100. It is read when TensorFlow is imported."""
 
 
 def import_tensorflow() -> bool:
@@ -39,7 +39,7 @@ def import_tensorflow() -> bool:
 
 
 def fork_replay(script: str) -> tuple[int, IO[bytes], IO[bytes], IO[bytes]]:
-    """Fork the process that runs the replay's script; returns its pid, and files for its stdin, stdout and stderr."""
+    """Fork the process that runs the replay script at path `script`; returns its pid, and files for its stdin, stdout, stderr."""
     (stdin, to), (out, stdout), (err, stderr) = (os.pipe() for _ in range(3))
     with warnings.catch_warnings():
         # Python 3.12 and later warn that another thread, such as one of OpenBLAS, may hold a lock. No op has run, so that

@@ -4,9 +4,9 @@
         child.spawn()                                     # imports TensorFlow while this process does other things
         result = child.call("tfcore.export.saved_model:export", request, out, monitor)
 
-TensorFlow never gives memory back and does not survive a fork, so it lives in a spawned process of its own
-(`tfcore.runtime.start`), tied to this one by a pipe (`headway.process.ChildProcess`).
-A stage's HeadwayError is raised here as the same kind; any other exception as a ChildError with its traceback.
+TensorFlow never gives memory back and does not survive a fork. So it runs in a child process (`tfcore.runtime.start`), which a
+pipe ties to this process (`headway.process.ChildProcess`). A stage's HeadwayError is raised here with the same class. Any other
+exception is raised as a ChildError with its traceback.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NOISE = re.compile(
     r"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} \d\d:\d\d:|"
     r"E\d{4} .*(failed call to cuInit|use_unbounded_threadpool|Tensor RefCount not reliable)"
 )
-"""Lines that TensorFlow's C++ code prints at every start whatever LOG_LEVEL says; relayed when it is 0 or 1."""
+"""Lines that TensorFlow's C++ code prints at each start whatever LOG_LEVEL is; passed on only if LOG_LEVEL is 0 or 1."""
 
 
 class ChildError(HeadwayError):
@@ -56,7 +56,7 @@ class ChildError(HeadwayError):
 
 
 class Child:
-    """One process of `tfcore.runtime.worker`. Calls from several threads run one after the other.
+    """A child process that runs `tfcore.runtime.worker`. Calls from several threads run one after the other.
 
     Args:
         on_line: called with each line the child prints (stdout and stderr), from a thread of its own.
@@ -118,11 +118,11 @@ class Child:
         monitor: Monitor | None = None,
         **runtime: Any,
     ) -> Any:
-        """Run "module:function"(request, out, monitor, **runtime) in the child and return its result.
+        """Call `function`, named "module:function", with (request, out, monitor, **runtime) in the child; return its result.
 
-        `request` crosses as JSON and is validated there into the type the function's first parameter is annotated
-        with; a function of several requests and folders gets both as lists. Once `monitor` is cancelled the child is
-        told to stop; the stage then raises Cancelled in its own time.
+        `request` is sent as JSON, and the child validates it into the type of the function's first parameter. A function of
+        several requests and output folders gets both as lists. When `monitor` is cancelled, the child is told to stop, and
+        the stage raises Cancelled when it next checks its monitor.
         """
         monitor = monitor or Monitor()
         with self._one_call, self._own_process(request):
@@ -167,13 +167,13 @@ class Child:
                         monitor.warn(answer["line"])
 
     def let_go(self) -> None:
-        """Let the child end by itself; `close` waits for that."""
+        """Let the child end by itself, and return at once; `close` waits for its end."""
         if (process := self._process) is not None:
             process.close_stdin()
 
     def close(self, timeout: float = 5.0) -> None:
-        """Let the child end, and kill it after `timeout` seconds; a child that was never called is killed at once,
-        since it may be importing TensorFlow."""
+        """Let the child end, and kill it after `timeout` seconds. A child that was never called is killed at once, since
+        that child may still be importing TensorFlow."""
         self._end(0.0 if self._importing else timeout)
 
     def _end(self, timeout: float) -> None:
@@ -184,7 +184,7 @@ class Child:
 
     @contextlib.contextmanager
     def _own_process(self, request: object) -> Iterator[None]:
-        """Within the block a stage that asks for it has its own process, which ends with the block."""
+        """Within the block, a stage whose `own_process` is set has a new process, which ends with the block."""
         own = isinstance(request, Stage) and request.own_process
         if own:
             self._end(0.0 if self._importing else 5.0)
@@ -217,7 +217,7 @@ def _json(request: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a runtime argument as JSON; the child validates it into the type that its function asks for."""
+    """Returns a runtime argument as a JSON value. The child validates it into the type of the function's parameter."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", by_alias=True)
     if isinstance(value, Path):
@@ -226,7 +226,7 @@ def _plain(value: Any) -> Any:
 
 
 def error_of(error: dict[str, Any], function: str) -> HeadwayError:
-    """Returns the error that a stage raised in the process, from its JSON (`tfcore.runtime.worker.describe`)."""
+    """Returns the error that a stage raised in the process, from its JSON (`tfcore.runtime.worker.error_as_json`)."""
     kind = error["kind"]
     if kind is not None:
         where = _dotted(function) if error["where"] == function else error["where"]

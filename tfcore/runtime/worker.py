@@ -1,4 +1,4 @@
-"""A process that runs stage functions for its parent: the one that imports TensorFlow, and one that need not.
+"""The program of a child process that runs stage functions for its parent, with or without TensorFlow imported.
 
     python -P -u tfcore/runtime/start.py tensorflow keras      # the modules to import before the first request
 
@@ -43,15 +43,15 @@ from headway.process import exit_now, gc_paused, mark_own_process, quiet_librari
 from headway.storage.atomic_io import storage_error
 
 PROGRESS_SECONDS = 0.1
-"""Progress is passed on at most this often; the last of a call always is."""
+"""The least seconds between two progress messages; a call's last progress is always passed on."""
 OURS = tuple(str(Path(__file__).parents[2] / package) + "/" for package in ("headway", "beam_jobs", "tfcore", "flows"))
 LIBRARIES = tuple(sysconfig.get_path(name) + "/" for name in ("stdlib", "purelib", "platlib"))
 FROM_OUTSIDE = {"UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError"}
-"""The errors of a lost worker or an ended call: no line of the user's is to blame, though one may lead there."""
+"""Errors of a lost worker or a cancelled call: the user's code is not to blame, though the traceback may name a line of it."""
 
 
 class Answers:
-    """Writes JSON lines to the parent, each whole even when several threads answer."""
+    """Writes JSON lines to the parent. Each line stays whole, even if several threads write at once."""
 
     def __init__(self, descriptor: int):
         self._file = os.fdopen(descriptor, "wb")
@@ -103,7 +103,7 @@ class RelayMonitor(Monitor):
 
 
 class Requests:
-    """The reader thread: queues calls, stops the newest one on request, exits the process when the pipe closes."""
+    """The thread that reads requests. It queues calls, stops the newest one on request, ends the process when the pipe closes."""
 
     def __init__(self, descriptor: int):
         self.queue: queue.Queue[tuple[dict[str, Any], threading.Event]] = queue.Queue()
@@ -152,9 +152,9 @@ def run(request: dict[str, Any], monitor: Monitor) -> Any:
     return function(value, [Path(each) for each in out] if isinstance(out, list) else Path(out), monitor, **runtime)
 
 
-def describe(error: BaseException) -> dict[str, Any]:
-    """Returns an exception as JSON: a HeadwayError keeps its kind, others become one line and a traceback. The failure
-    of an op that a user's line created becomes a HeadwayError that names the line."""
+def error_as_json(error: BaseException) -> dict[str, Any]:
+    """Returns an exception as JSON. A HeadwayError keeps its kind; another exception becomes one line and a traceback. If an op
+    fails that a line of the user's code created, the result is a HeadwayError that names the line."""
     reason = None
     error = storage_error(error) or error
     if (tf := sys.modules.get("tensorflow")) is not None and isinstance(error, tf.errors.OpError):
@@ -169,8 +169,8 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def explain_error(error: Any) -> tuple[str, BaseException]:
-    """Returns the reason of a TensorFlow error, with its op, and an error that names the user's line. That is `error`
-    itself where no user's line leads to the op, or the cause came from outside, such as a lost worker."""
+    """Returns the reason of a TensorFlow error, with its op, and an error that names the line of the user's code. The second is
+    `error` itself if no such line leads to the op, or if the cause is outside, such as a lost worker."""
     from tfcore.graph.op_errors import FRAME, MADE_AT, op_of, why
 
     op = op_of(error)
@@ -194,12 +194,12 @@ def explain_error(error: Any) -> tuple[str, BaseException]:
 
 
 def _users(file: str) -> bool:
-    """Returns whether a file belongs neither to Headway nor to a library."""
+    """Returns whether a source file is the user's own: neither Headway's nor a library's."""
     return Path(file).is_file() and not file.startswith((*OURS, *LIBRARIES)) and "/site-packages/" not in file
 
 
 def preload(modules: list[str]) -> dict[str, Any] | None:
-    """Import `modules`; returns the error, as JSON, that answers every call if that fails, else None."""
+    """Import `modules`. Returns None, or, if the import fails, the error as JSON, with which every call is then answered."""
     try:
         with gc_paused():
             for module in modules:
@@ -207,7 +207,7 @@ def preload(modules: list[str]) -> dict[str, Any] | None:
             if "tensorflow" in sys.modules:
                 _prepare_tensorflow()
     except Exception as error:
-        failure = describe(error)
+        failure = error_as_json(error)
         failure["problem"] = f"the TensorFlow process cannot import what it needs: {failure['problem']}"
         failure["fix"] = "run 'headway doctor'"
         return failure
@@ -247,4 +247,4 @@ def main() -> None:
         try:
             answers.send(id=call, result=run(request, RelayMonitor(answers, call, stop)))
         except BaseException as error:  # also SystemExit: a stage must not end the process
-            answers.send(id=call, error=describe(error))
+            answers.send(id=call, error=error_as_json(error))

@@ -36,7 +36,7 @@ from tfcore.serving.server import GRACE_BYTES, GRACE_SECONDS
 
 MIB = 1 << 20
 SMALL_BYTES, SMALL_VALUES = 32 << 10, 10_000
-"""A larger request waits for the thread of large ones, of which there is only one, since each may take much memory."""
+"""The most bytes and values of a small request. A large one waits for the only thread of large requests, to bound memory."""
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]*)?")
 _ADDRESS = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|[0-9]+(\.[0-9]+){3}")
 """An IP address, which no name server can point elsewhere."""
@@ -49,10 +49,10 @@ def make_app(
     hosts: tuple[str, ...] = (),
     reload_seconds: float = 2.0,
 ) -> Starlette:
-    """Returns the application; `state.answers` counts its requests. It follows the watch and closes it at its end.
+    """Returns the ASGI application; `state.answers.requests` counts its :predict requests. It closes `watch` at its end.
 
     Args:
-        max_request_bytes: a larger body is answered 413; while all under way exceed it, only small ones are taken.
+        max_request_bytes: a larger body is answered 413. While all bodies under way exceed it together, only small ones pass.
         hosts: names that the Host header may have besides localhost, this machine's name and IP addresses; "*": all.
         reload_seconds: how often the registry is asked for the champion.
     """
@@ -82,10 +82,10 @@ def make_app(
 class Guard:
     """ASGI middleware that refuses requests that a web page caused, before they are read.
 
-    A page that a person has open can send requests to any address that the browser reaches. If the page's own name was
-    resolved to this machine, the Host header has that foreign name (421); else Origin or Sec-Fetch-Site say that it is
-    another site (403). Programs send neither, and reach the server by localhost, any IP address, this machine's own
-    name and the names that are given."""
+    A page in a browser can send requests to every address that the browser reaches. If the page made its own domain name
+    resolve to this machine, the Host header has that foreign name: answered 421. Otherwise the header Origin or Sec-Fetch-Site
+    tells that the page is of another site: answered 403. Programs send neither header. They may use localhost, any IP address,
+    this machine's name or a name in `hosts`."""
 
     def __init__(self, app: Any, *, hosts: tuple[str, ...]):
         self._app, self._given = app, {name.lower() for name in hosts}
@@ -96,7 +96,7 @@ class Guard:
         await (error_response(*refusal) if refusal else self._app)(scope, receive, send)
 
     def refusal(self, headers: Headers) -> tuple[int, str] | None:
-        """Returns the HTTP status and the reason with which a request is refused; None for one that is allowed."""
+        """Returns the HTTP status and the reason with which a request is refused; None for an allowed request."""
         hosts = headers.getlist("host")  # none: of a program that speaks HTTP/1.0
         name = host_of(hosts[0]) if len(hosts) == 1 else ""
         if hosts and not (name in self._names or _ADDRESS.fullmatch(name) or "*" in self._given):
@@ -109,7 +109,7 @@ class Guard:
 
 
 def host_of(header: str) -> str:
-    """Returns the name in a Host header, in lower case and without its port; "" for a header that is no name."""
+    """Returns the host name in a Host header, in lower case and without the port; "" for a header that is no valid name."""
     found = _HOST.fullmatch(header.lower())
     return found[1].strip("[]") if found else ""
 
@@ -171,7 +171,7 @@ class Answers:
         return model
 
     async def failed(self, request: Request, error: Exception) -> Response:
-        """Returns the answer to any error as JSON, and logs one that is a bug."""
+        """Returns the answer to an error as JSON, and logs an error that is a bug."""
         if isinstance(error, ClientDisconnect):
             return Response(status_code=400)  # which nobody reads
         if isinstance(error, RequestError):
@@ -183,7 +183,7 @@ class Answers:
 
 
 def answer_json(model: ServedModel, body: bytearray) -> str:
-    """Returns the JSON that answers a request's body, and empties the body. NaN and infinities are not quoted."""
+    """Returns the answer to a request's body as JSON text, with NaN and infinities unquoted. Empties the body."""
     value = parse_body(body)
     has_columns, rows = "inputs" in value, _rows_of(model, value)
     del value  # it may be large
@@ -209,7 +209,7 @@ def _rows_of(model: ServedModel, value: dict[str, Any]) -> Rows:
 
 
 def _plain(name: str, array: NDArray[Any]) -> list[Any]:
-    """Returns an output as JSON values; bytes that are no text, or of an output named *_bytes, are {"b64": ...}."""
+    """Returns an output as JSON values. Bytes become {"b64": ...} if they are not UTF-8 or the output's name ends in _bytes."""
 
     def text(value: bytes) -> Any:
         with contextlib.suppress(UnicodeDecodeError):
@@ -221,6 +221,6 @@ def _plain(name: str, array: NDArray[Any]) -> list[Any]:
 
 
 def error_response(status: int, reason: str) -> Response:
-    """Returns an error as JSON. Unless its status is 400, it closes the connection, so that no more is read."""
+    """Returns an error as JSON. Unless the status is 400, the connection closes, so that the rest of the request is not read."""
     shown = {"error": short(reason, 1000)}  # it may quote the request
     return JSONResponse(shown, status, {} if status == 400 else {"Connection": "close"})

@@ -4,9 +4,9 @@
     rows = SignatureReader("serving_nullable", signature, columns).of_instances(instances)
     rows.count, rows.arrays["dep_delay"], rows.arrays["dep_delay__present"]
 
-Beyond what TensorFlow Serving takes, a JSON null or a missing key is a null wherever the signature can say so: in a nullable
-float column of `serving_default`, in every nullable column of a signature with companions. A list column may have rows of
-different lengths where it has a companion.
+TensorFlow Serving takes no nulls. Here a JSON null or a missing key is a null wherever the signature can express one: in a
+nullable float column of `serving_default`, and in every nullable column of a signature with companions such as c__present. The
+lists of a column may differ in length if the signature has the companion c__length.
 """
 
 import base64
@@ -32,8 +32,8 @@ from tfcore.export.signatures import NULLABLE, Signature, Tensor
 
 MOST_ROWS = 16_384
 MOST_VALUES = 1_000_000
-"""The most values of a body (one with a name counts twice), of the arrays that it becomes, and of an answer. A million
-take some 100 MB while they are read."""
+"""The most values in a request's body (a value with a name counts twice), in the arrays made of it, and in an answer. A million
+values take some 100 MB while they are read."""
 WIDE_BYTES = 8 << 20
 """In a longer body no letter may be outside Unicode's basic plane: Python would hold all letters of the body in four bytes."""
 _WORDS = {
@@ -64,7 +64,7 @@ def check_size(count: int, what: str, where: str, most: int) -> None:
 
 
 def most_values(body: bytearray) -> int:
-    """Returns an upper bound of a body's values, where named ones count twice; it stops counting at the limit."""
+    """Returns an upper bound of the number of values in a body, a named value counted twice. Stops above MOST_VALUES."""
     count = 1
     for at in range(0, len(body), 1 << 20):  # in pieces, since other threads wait for each
         count += sum(map(body[at : at + (1 << 20)].count, (b",", b"[", b"{", b":")))
@@ -74,7 +74,7 @@ def most_values(body: bytearray) -> int:
 
 
 def parse_body(body: bytearray) -> dict[str, Any]:
-    """Returns the JSON object of a body, with {"b64": "..."} as bytes. The body is empty afterwards, since it may be large."""
+    """Returns the JSON object in a body, with {"b64": "..."} as bytes. Empties the body, since it may be large."""
     check_size(most_values(body), "commas, colons and brackets or more, also in texts", "the request", MOST_VALUES)
     if len(body) > WIDE_BYTES and np.frombuffer(body, np.uint8).max() >= 0xF0:
         problem = "the request is too large for a letter outside Unicode's basic plane"
@@ -122,7 +122,7 @@ class Rows:
 
 
 class SignatureReader:
-    """Reads parsed requests to one signature. A mistake in one is a RequestError that names place, value and fix."""
+    """Turns parsed requests to one signature into arrays. A mistake is a RequestError that names place, value and fix."""
 
     def __init__(self, name: str, signature: Signature, columns: Sequence[Column]):
         self.name = name
@@ -165,7 +165,7 @@ class SignatureReader:
         return self._rows(cells, count, lambda name, row: f"inputs.{name}[{row}]", arguments)
 
     def _count_of(self, rows: Any, where: str) -> int:
-        """Returns the number of rows; RequestError for none, or if rows times inputs is beyond the limit."""
+        """Returns the number of rows. RequestError: no list, no rows, or more rows or values (rows times inputs) than allowed."""
         count = len(_checked(rows, list, where, "send one object per row, or a list of values per column as inputs"))
         if not count:
             raise RequestError("has no rows", where=where, fix="send at least one")
@@ -183,7 +183,7 @@ class SignatureReader:
             raise RequestError(f"{self.name} has no input {_shown(name)}", where=where, fix=fix)
 
     def _cells(self, instances: list[Any]) -> Cells:
-        """Returns the values of all rows by name, None where a row lacks one."""
+        """Returns {input: a value of each row, None where the row lacks it}. RequestError: a row is no object."""
         for number, row in enumerate(instances):
             _checked(
                 row, dict, f"instances[{number}]", 'send one object per row: {"instances": [{"name": value, ...}, ...]}'
@@ -193,7 +193,7 @@ class SignatureReader:
         return {name: [row.get(name) for row in instances] for name in names}
 
     def _rows(self, cells: Cells, count: int, place: Callable[[str, int], str], arguments: Mapping[str, Any]) -> Rows:
-        """Returns the arrays of cells; an input that is not among them is null in each row."""
+        """Returns the arrays made of `cells`. An input that `cells` lacks is null in each row. `place` names a cell in errors."""
         arrays: dict[str, Array] = {}
         for name, one in self._inputs.items():
             values, where = cells.get(name, [None] * count), partial(place, name)
@@ -227,7 +227,7 @@ class SignatureReader:
 
 
 class _Input:
-    """One input as a reader sees it: the values that it takes, and the value in its array for a null."""
+    """One input of a signature: the values that the input takes, and the value that stands for a null in its array."""
 
     def __init__(self, tensor: Tensor, column: Column | None, *, has_presence: bool = False):
         self.dtype, self.words = tensor.dtype, _WORDS[tensor.dtype]
@@ -249,7 +249,7 @@ def _checked(value: Any, kind: type, where: str, fix: str) -> Any:
 
 
 def _lengths(values: Sequence[Any], wanted: int, where: Callable[[int], str]) -> NDArray[np.int64]:
-    """Returns the length of each row's list, 0 for a null. RequestError: no list, or not `wanted` values (0: any)."""
+    """Returns the length of each row's list, 0 for a null. RequestError: no list, or its length is not `wanted` (0: any)."""
     for row, value in enumerate(values):
         if value is not None and not (isinstance(value, list) and (not wanted or len(value) == wanted)):
             fits = f"a list of {counted(wanted, 'value')}" if wanted else "a list"
@@ -258,7 +258,7 @@ def _lengths(values: Sequence[Any], wanted: int, where: Callable[[int], str]) ->
 
 
 def _filled(values: list[Any], mask: NDArray[np.bool_], one: _Input, where: Callable[[int], str]) -> Array:
-    """Returns an input's array, with the values where the mask is true, in their order."""
+    """Returns an input's array: `values`, in order, where `mask` is true, else the fill value. RequestError: a wrong value."""
     array = np.full(mask.shape, one.fill, object if one.dtype == "string" else one.dtype)
     try:
         array[mask] = _converted(values, one.dtype)

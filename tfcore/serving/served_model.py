@@ -6,8 +6,8 @@
     model.call(rows)                      # {"probability": array, "logit": array}
     await watch.follow(seconds=2.0)       # looks at the registry until it is cancelled
 
-A version is loaded if its files are those that were published. The new champion is loaded and warmed up beside the old one,
-then takes its place. One that cannot be loaded leaves the old one serving, and is tried again while it is the champion.
+A version is loaded only if its files are those that were published. A new champion is loaded and warmed up while the old one
+serves, then replaces it. If it cannot be loaded, the old one goes on serving, and loading is tried again.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ with startup():
 
 
 class ChampionWatch:
-    """Loads the champion, or the named version, and holds the served model. StoreError: it is missing or damaged.
+    """Loads the champion, or the version given, as `model`, the served model. StoreError: that version is missing or damaged.
 
     Args:
-        version: to serve this one (a number, previous or an alias), whatever becomes the champion; None: the champion.
+        version: always serve this version (a number, previous or an alias); None: serve whichever is champion.
         say: called with a line of text for a person.
     """
 
@@ -54,7 +54,7 @@ class ChampionWatch:
         self.model, self._held = self._load(version or CHAMPION)
 
     async def follow(self, seconds: float) -> None:
-        """Serves each new champion, looking every `seconds` seconds without an end; returns if `version` is given."""
+        """Looks for a new champion every `seconds` seconds and serves it, without end. Returns at once if `version` is given."""
         wait, said, is_new = seconds, "", True
         while True:
             if is_new:
@@ -81,7 +81,7 @@ class ChampionWatch:
         self._held.close()
 
     def _look(self) -> bool:
-        """Serves the champion if it has changed, and says so; returns whether it has."""
+        """Loads and serves the champion if another version has become champion, and says so; returns whether one has."""
         events, before = self._registry.history(), self.model.version
         if not events or events[-1].version == before:
             return False
@@ -92,7 +92,7 @@ class ChampionWatch:
         return True
 
     def _load(self, name: str) -> tuple["ServedModel", contextlib.ExitStack]:
-        """Returns the model and the lease that keeps its version from being removed."""
+        """Returns the loaded model, and a stack whose closing ends the lease that keeps the version from being removed."""
         with contextlib.ExitStack() as stack:
             version = stack.enter_context(leased_version(self._registry, name, "serve", note=self.say))
             self._registry.store.localize([version.saved_model])
@@ -102,7 +102,7 @@ class ChampionWatch:
 
 
 class ServedModel:
-    """One SavedModel in memory. Safe to call from several threads. StoreError: it is none of Headway's, or cannot be loaded."""
+    """One SavedModel in memory. Safe to call from several threads. StoreError: not exported by Headway, or cannot be loaded."""
 
     def __init__(self, path: Path, name: str, version: int):
         self.name, self.version, self.path = name, version, path
@@ -123,7 +123,7 @@ class ServedModel:
         return self._readers[signature]
 
     def call(self, rows: Rows) -> dict[str, NDArray[Any]]:
-        """Returns a signature's outputs, [rows, ...] each. RequestError: the graph refuses a value, such as a damaged image."""
+        """Returns a signature's {output: [rows, ...]}. RequestError: the graph refuses a value, such as a damaged image."""
         parts = []
         try:
             for at in range(0, rows.count, 1024):  # in several calls, so that others are answered in between
@@ -150,7 +150,7 @@ class ServedModel:
 
 
 def _nothing(tensor: Tensor, rows: int) -> NDArray[Any]:
-    """Returns an array for an input: its default value, else zeros or empty texts."""
+    """Returns an array of `rows` rows for an input: its default value, else zeros or empty texts."""
     shape = [rows if place == 0 else size or 1 for place, size in enumerate(tensor.shape)]
     if tensor.dtype == "string":
         return np.full(shape, b"", object)
@@ -158,6 +158,6 @@ def _nothing(tensor: Tensor, rows: int) -> NDArray[Any]:
 
 
 def _reason(error: tf.errors.OpError) -> str:
-    """Returns the reason that TensorFlow gives for an error, without the places in the graph."""
+    """Returns the reason that TensorFlow gives for an error, without the names of graph nodes."""
     text = why(error).rpartition("<stack traces unavailable> ")[2].rpartition("assertion failed: ")[2]
     return text.strip("[] ").replace("] [", " ")  # an Assert prints each of its values in brackets

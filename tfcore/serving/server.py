@@ -21,7 +21,7 @@ CONNECTIONS = 500
 BACKLOG = 256
 """The most connections that wait to be accepted: as many may come in a second in which the server's thread is busy."""
 GRACE_SECONDS, GRACE_BYTES = 10.0, 640 << 10
-"""The seconds that a client may take to begin a request, and again for each so many bytes of a body or an answer."""
+"""The seconds that a client may take to begin a request, and again for each GRACE_BYTES bytes of a body or an answer."""
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
@@ -47,7 +47,7 @@ def address(listener: socket.socket) -> str:
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection, of at most `limit_concurrency`: a new one replaces the waiting one that would be cut first."""
+    """A connection. If `limit_concurrency` are open, a new one replaces an idle one, preferably one without any request yet."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -64,7 +64,7 @@ class BoundedProtocol(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def on_response_complete(self) -> None:
-        """Gives the client time to take the answer and to begin its next request."""
+        """Gives the client GRACE_SECONDS to take the answer and to begin its next request."""
         self._timer.cancel()
         self._timer = self.loop.call_later(GRACE_SECONDS, self._cut, self.transport.get_write_buffer_size())
         super().on_response_complete()
@@ -82,7 +82,7 @@ class BoundedProtocol(H11Protocol):
 
 
 def make_server(app: Any, connections: int = CONNECTIONS) -> uvicorn.Server:
-    """Returns a server of the application; setting its `should_exit` ends it."""
+    """Returns a server of the application. Setting the server's `should_exit` ends it."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     config = uvicorn.Config(
         app,

@@ -1,1 +1,1 @@
-"""Training: many steps in one compiled program, exact resume, early stopping on a holdout of train."""
+"""Training: many steps in one compiled program, exact resume, early stopping on a holdout of the train rows."""

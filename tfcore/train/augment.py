@@ -1,21 +1,20 @@
 """Augmentation of training rows in the graph, between shuffle and batches.
 
     augment = Augment(config, parameters, seed=7)
-    rows |= augment.extras(window, order, seen, epoch, first)       # where each row stands in its epoch
-    rows = augment(rows)                                            # the same inputs, varied
+    rows |= augment.extras(window, order, seen, epoch, first)       # adds each row's index in its epoch
+    rows = augment(rows)                                            # the same inputs, augmented
 
 Mixup comes first: each row is averaged with the row before it in the shuffled window, and its own share is at least a
-half. Numbers and pixels are averaged. A category is that of one of the two rows, picked with the shares as
-probabilities, and so are all lists of a row together. The label's share takes the rows' weights into account, so that
-the loss is that of both rows, each by its share and weight; a class index becomes a probability for each class. Then
-`vary` flips and crops images by one gather: integers alone, so that a row's pixels do not depend on its batch.
+half. Numbers and pixels are averaged. A category is taken from one of the two rows, with the shares as probabilities; so
+are all lists of a row together. A class index becomes a probability for each class. The label is averaged by share times
+weight, so that the loss counts both rows by share and weight. Then `flip_crop` flips and crops images by one gather. It computes
+with integers only, so that a row's pixels do not depend on its batch.
 
     draws = Draws(seed=7, epoch=epoch, index=index)          # int64 [rows] each
     draws.uniform(3)                                         # float32 [rows] in [0, 1)
 
-A row's random numbers depend on nothing but seed, epoch, index and draw, so they are the same in any batch, on any
-thread, eagerly and in a graph, and after a resume. tf.random.stateless_* takes one seed a call, which would be a call a
-row.
+A row's random numbers depend only on seed, epoch, row index and number of the draw. So they are the same in any batch, on
+any thread, eagerly, in a graph, and after a resume. tf.random.stateless_* would need one call for each row.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ LEVELS = 1 << 16
 
 
 class Augment:
-    """Augments training rows, between shuffle and batches; see the module.
+    """Augments training rows after the shuffle, before they are put into batches; see the module.
 
     Args:
-        parameters: the layout of the inputs.
-        seed: of the run.
+        parameters: the fitted transform, which has the layout of the inputs.
+        seed: the seed of the training.
 
     Raises:
         ConfigError: flip or crop without an image among the inputs, or a crop too large for mirrored padding.
@@ -71,12 +70,12 @@ class Augment:
         """Rows that are varied at a time."""
 
     def extras(self, window: Batch, order: tf.Tensor, skipped: tf.Tensor, epoch: tf.Tensor, first: tf.Tensor) -> Batch:
-        """Returns what augmentation needs beside the rows `window[order][skipped:]`, as columns to add to them: each
-        row's index in the epoch, the epoch, and with mixup the row before it.
+        """Returns columns that augmentation needs, to be added to the rows `window[order][skipped:]`. They are each
+        row's index in the epoch, the epoch, and with mixup the columns of the row before it.
 
         Args:
             order: int32 [rows], the window's permutation.
-            first: int64, the index in the epoch of the window's first row.
+            first: int64, the index of the window's first row in the epoch.
         """
         index = (first + tf.range(tf.size(order, tf.int64)))[skipped:]
         columns = {_INDEX: index, _EPOCH: tf.fill(tf.shape(index), tf.cast(epoch, tf.int64))}
@@ -86,7 +85,7 @@ class Augment:
         return columns
 
     def __call__(self, rows: Batch) -> Batch:
-        """Returns the rows augmented, without the columns of `extras`; inputs keep their dtypes and ranges."""
+        """Returns the augmented rows, without the columns of `extras`; inputs keep their dtypes and ranges."""
         config = self._config
         rows = dict(rows)
         draws = Draws(seed=self._seed, epoch=rows.pop(_EPOCH), index=rows.pop(_INDEX))
@@ -95,7 +94,7 @@ class Augment:
             rows = self._mixed(rows, partner, draws)
         for number, name in enumerate(self._images):
             shape = rows[name].shape
-            rows[name] = tf.ensure_shape(vary(rows[name], draws, config, number), shape)
+            rows[name] = tf.ensure_shape(flip_crop(rows[name], draws, config, number), shape)
         return rows
 
     def _mixed(self, rows: Batch, partner: Batch, draws: Draws) -> Batch:
@@ -126,9 +125,9 @@ class Augment:
         return mixed
 
 
-def vary(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, number: int = 0) -> tf.Tensor:
-    """Returns images, uint8 [rows, height, width, channels], padded, flipped and cropped to their old size. `number`
-    counts the image columns, each of which has random numbers of its own."""
+def flip_crop(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, number: int = 0) -> tf.Tensor:
+    """Returns images, uint8 [rows, height, width, channels], padded, flipped and cropped to their old size. `number` is
+    the index of the image column: each column has its own random numbers."""
     if config.flip == "none" and not config.crop:
         return pixels
     first = number * DRAWS
@@ -146,7 +145,7 @@ def vary(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, number: int = 0
 
 
 def _places(size: int, draws: Draws, flips: bool, pad: int, flip: int, shift: int) -> tf.Tensor:
-    """Returns the position along a padded side that each output position is read from; int32 [rows or 1, size]."""
+    """Returns for each position of the new side the position in the padded one to read; int32 [rows or 1, size]."""
     places = tf.range(size)[None]
     if flips:
         places = tf.where((draws.below(flip, 2) == 1)[:, None], places[:, ::-1], places)
@@ -157,7 +156,7 @@ def _places(size: int, draws: Draws, flips: bool, pad: int, flip: int, shift: in
 
 @lru_cache(maxsize=4)
 def beta_quantiles(alpha: float) -> NDArray[np.float32]:
-    """Returns `LEVELS` quantiles of max(x, 1 - x) for x ~ Beta(alpha, alpha): a row's own share in mixup.
+    """Returns `LEVELS` quantiles of max(x, 1 - x) for x ~ Beta(alpha, alpha), the share of a row itself in mixup.
 
     It is a table because a logarithm in the graph rounds differently in the middle of a vector than at its end: a row's
     result would depend on its position in the batch.
@@ -175,12 +174,12 @@ _COLUMNS = 1 << 20
 
 
 class Draws:
-    """Random numbers for a batch of rows: each a hash of (seed, epoch, index of the row, number of the draw).
+    """Random numbers for a batch of rows. Each is a hash of (seed, epoch, index of the row, number of the draw).
 
     Args:
-        seed: of the run.
+        seed: the seed of the training.
         epoch: int64 [rows], or a scalar.
-        index: int64 [rows]: the row's place in its epoch.
+        index: int64 [rows]: the row's index in its epoch.
     """
 
     def __init__(self, *, seed: int, epoch: tf.Tensor, index: tf.Tensor):
@@ -188,7 +187,7 @@ class Draws:
         self._key = hash64(tf.bitwise.bitwise_xor(hash64(epoch, seed), index), 0)
 
     def bits(self, draw: int, columns: int | None = None) -> tf.Tensor:
-        """Returns random bits, uint64 [rows], or [rows, columns]."""
+        """Returns the random bits of the draw with number `draw`, uint64 [rows], or [rows, columns]."""
         if columns is None:
             return hash64(self._key, draw * _COLUMNS)
         steps = tf.range(columns, dtype=tf.int64)
@@ -196,12 +195,12 @@ class Draws:
         return hash64(self._key[:, None] + offsets[None], draw * _COLUMNS)
 
     def uniform(self, draw: int, columns: int | None = None) -> tf.Tensor:
-        """Returns uniform float32 in [0, 1), multiples of 2**-24, which float32 holds exactly."""
+        """Returns uniform float32 numbers in [0, 1), [rows] or [rows, columns]: multiples of 2**-24, which are exact."""
         high = tf.bitwise.right_shift(self.bits(draw, columns), tf.constant(40, tf.uint64))
         return tf.cast(high, tf.float32) * (1.0 / (1 << 24))
 
     def below(self, draw: int, count: int) -> tf.Tensor:
-        """Returns uniform int32 [rows] in 0 .. count - 1."""
+        """Returns uniform random integers from 0 to count - 1, int32 [rows]."""
         high = tf.bitwise.right_shift(self.bits(draw), tf.constant(32, tf.uint64))
         return tf.cast(
             tf.bitwise.right_shift(high * tf.constant(count, tf.uint64), tf.constant(32, tf.uint64)), tf.int32

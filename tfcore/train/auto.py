@@ -4,8 +4,8 @@
     training, model = resolve(TrainingConfig(), ModelConfig(), facts)
     training.batch_size, model.hidden                          # 64, (128, 128)
 
-A key that the pipeline gives stays as it is; each key left out is chosen by itself. From `LARGE` rows on the training's keys
-have the defaults of their config. The values follow from measurements: bench/models.py and docs/pipeline.md.
+A key that the pipeline gives stays as it is; a value is chosen for each other key. From `LARGE` train rows on, keys of
+`training:` get the defaults of TrainingConfig. The values follow from measurements: bench/models.py and docs/pipeline.md.
 """
 
 import itertools
@@ -49,7 +49,7 @@ Config = TypeVar("Config", TrainingConfig, ModelConfig)
 
 
 class Facts(Frozen):
-    """The size of the data and the task, by which the settings are chosen."""
+    """The size of the data and the task; the settings of a training are chosen by them."""
 
     rows: int = Field(ge=0, description="of the train split")
     width: int = Field(ge=0, description="inputs of the model: numbers, and categories of one id each")
@@ -58,11 +58,10 @@ class Facts(Frozen):
 
 
 def resolve(training: TrainingConfig, model: ModelConfig, facts: Facts) -> tuple[TrainingConfig, ModelConfig]:
-    """Returns both configs, with a value chosen by the size of the data for every key that was left out.
+    """Returns both configs, with a value for every key that was left out, chosen by the size of the data.
 
-    The result has every key set. So resolving it again changes nothing, and it equals a config that gives the same
-    values explicitly.
-    """
+    Every key of the result is set. So resolving the result again changes nothing, and it equals a config that gives the
+    same values explicitly."""
     if not facts.rows:
         return _explicit(training), _explicit(model)
     model = _model(model, facts)
@@ -74,7 +73,7 @@ def resolve(training: TrainingConfig, model: ModelConfig, facts: Facts) -> tuple
 
 
 def _members_training(training: TrainingConfig, facts: Facts, model: ModelConfig) -> TrainingConfig:
-    """Choose ensemble's batch size, steps and rate: a cosine to 0 until the weight decay is chosen, one to the end."""
+    """Choose batch size, steps and rate of ensemble. The rate falls to 0 twice, before and after the choice of the decay."""
     settings, chosen = training.model_fields_set, dict[str, Any]()
     batch = training.batch_size
     if "batch_size" not in settings:
@@ -96,7 +95,7 @@ def _members_training(training: TrainingConfig, facts: Facts, model: ModelConfig
 
 
 def _rated(training: TrainingConfig) -> bool:
-    """Returns whether to choose the rate: it is left out or a bare `cosine`, and the optimizer is one of `_ADAM`."""
+    """Returns whether to choose the learning rate: it is left out or only `cosine`, and the optimizer is one of `_ADAM`."""
     asked = training.learning_rate
     cosine = isinstance(asked, Schedule) and asked.name == COSINE and not asked.settings
     return ("learning_rate" not in training.model_fields_set or cosine) and training.optimizer.name in _ADAM
@@ -123,8 +122,8 @@ def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> Tra
 
 
 def _batch(training: TrainingConfig, rows: int, batches: tuple[tuple[int, int], ...]) -> int:
-    """Returns a batch size for so many rows, a multiple of `micro_batches`. With ranking, retrieval or several devices
-    it is the config's own."""
+    """Returns the batch size for `rows` train rows, a multiple of `micro_batches`. `batches` are pairs of (number of
+    rows, batch size for fewer rows). With ranking, retrieval or several devices the config's size stays."""
     default, parts = training.batch_size, training.micro_batches
     if (
         training.ranking is not None
@@ -152,7 +151,7 @@ def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
 
 
 def _left_out(model: ModelConfig, chosen: dict[str, Any]) -> ModelConfig:
-    """Returns `model` with the values of `chosen` for keys that it leaves out, and with every key set."""
+    """Returns `model` with the values of `chosen` for those keys that `model` leaves out. Every key is then set."""
     return _explicit(model, {name: value for name, value in chosen.items() if name not in model.model_fields_set})
 
 
@@ -162,13 +161,13 @@ def _rounded(value: float) -> float:
 
 
 def _explicit(config: Config, chosen: dict[str, Any] | None = None) -> Config:
-    """Returns the config with the chosen values and every key set."""
+    """Returns the config with the values of `chosen`, and with every key set."""
     values = {name: getattr(config, name) for name in type(config).model_fields} | (chosen or {})
     return type(config)(**values)
 
 
 def settings_text(training: TrainingConfig, model: ModelConfig) -> str:
-    """Returns the resolved values in one line, as a plan and a run show them."""
+    """Returns the resolved settings of a training and its model, as one line for users."""
     epochs = training.epochs or 3.0
     length = f"{epochs:g} epoch" + "s" * (epochs != 1)
     if training.steps is not None:

@@ -1,6 +1,6 @@
 """Callbacks that act between training steps: history, early stopping, TensorBoard summaries, trials, checkpoints.
 
-    recorder = Recorder(total=2000, batch=256, monitor=monitor)      # or a session's, by itself: Recorder()
+    recorder = Recorder(total=2000, batch=256, monitor=monitor)      # as a callback of a session: Recorder()
     recorder(32, outcome)
     early_stopping.update(200, 0.51)      # True: the lowest loss so far
 
@@ -33,8 +33,8 @@ POINTS = 200
 
 
 class Recorder(Callback):
-    """Reports progress after each call of the compiled steps, and keeps the history: loss and scheduled numbers about
-    `POINTS` times, and what other callbacks record. A session sets the arguments in `build`."""
+    """Reports progress after each call of the compiled steps, and keeps the history. The history has loss and scheduled
+    numbers at about `POINTS` steps, and what other callbacks record. A session sets the arguments by `build`."""
 
     name = "recorder"
 
@@ -82,20 +82,20 @@ class Recorder(Callback):
         self._show(step)
 
     def loss(self) -> float | None:
-        """Returns the weighted mean training loss since the last call of this method; None if no step was applied."""
+        """Returns the weighted mean training loss since this method was called last; None if all steps since were skipped."""
         loss = self._loss / self._weight if self._weight else None
         self._loss = self._weight = 0.0
         return loss
 
     def point(self, step: int, **values: float | None) -> None:
-        """Append a point to the history; values that are not finite become None."""
+        """Append the figures of `step` to the history; figures that are not finite become None."""
         finite = {name: value if value is None or math.isfinite(value) else None for name, value in values.items()}
         self.history.append({"step": step, **finite})
         self._holdout = finite.get("holdout_loss", self._holdout)
 
     @property
     def steps_per_second(self) -> float | None:
-        """Steps per second after this process's first call, which traces and compiles; None without a second call."""
+        """Steps per second, without the first call of this process, which also compiles; None if there was no other call."""
         if self._first_at is None or self._last_step <= self._first_step:
             return None
         return round((self._last_step - self._first_step) / max(self._last_at - self._first_at, 1e-9), 1)
@@ -130,8 +130,8 @@ class Recorder(Callback):
 
 
 class EarlyStopping(Callback):
-    """Evaluates the holdout every `every_steps` steps, and ends the training when its loss has not fallen `patience`
-    times. The model gets the best weights in the end; until then separate variables, also in checkpoints, hold them."""
+    """Evaluates the holdout every `every_steps` steps. Ends the training when the loss has not fallen in `patience`
+    evaluations. The model gets the best weights in the end; until then separate variables hold them, in checkpoints too."""
 
     name = "patience"
 
@@ -151,7 +151,7 @@ class EarlyStopping(Callback):
         return [PeriodicAction(self._config.every_steps, lambda step: self._look(session), at_end=True)]
 
     def _look(self, session: TrainingSession) -> bool:
-        """Evaluate, record the loss, keep the best weights; returns whether the training should end, and logs if so."""
+        """Evaluate the holdout, record the loss, keep the best weights. Returns whether to end the training; logs it."""
         step, loss = session.step, session.evaluate()
         if self.update(step, loss):
             for best, variable in zip(self._best, session.model.variables, strict=True):
@@ -164,7 +164,7 @@ class EarlyStopping(Callback):
         return self.over()
 
     def update(self, step: int, loss: float) -> bool:
-        """Note the holdout's loss after `step`; returns whether it is the best so far. Only a finite loss can be."""
+        """Note the loss on the holdout after `step`. Returns whether it is the best so far; only a finite loss can be."""
         better = math.isfinite(loss) and (self.best_loss is None or loss < self.best_loss - self._config.min_delta)
         if better:
             self.best_loss, self.best_step = loss, step
@@ -191,7 +191,7 @@ class EarlyStopping(Callback):
 
 
 class Checkpointing(Callback):
-    """Saves `session.variables()` and `session.state()`. Comes last of all callbacks, so as to save what others did."""
+    """Saves a training's variables and state as checkpoints. Must be the last callback, to save what the others did."""
 
     def __init__(self) -> None:
         self._saved: int | None = None
@@ -204,7 +204,7 @@ class Checkpointing(Callback):
         self._save(session)
 
     def _save(self, session: TrainingSession) -> None:
-        """Save a checkpoint of this step, unless it is saved already, no step was run, or there is no folder for it."""
+        """Save a checkpoint of this step, unless it is saved, no step was run, or the request has no folder for it."""
         step = session.step
         if session.checkpoints is None or session.learner.mode is None or self._saved == step:
             return  # nowhere to, nothing ran yet, or it is there
@@ -217,7 +217,7 @@ SCALARS = SummaryMetadata(plugin_data={"plugin_name": "scalars"})
 
 
 class Summaries(Callback):
-    """Writes recorded figures to `folder` as TensorBoard scalars. The first one creates the event file."""
+    """Writes recorded figures to `folder` as TensorBoard scalars. The first figure creates the event file."""
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -237,11 +237,11 @@ class Summaries(Callback):
 
 
 class Trial(Callback):
-    """Evaluates and records the holdout's loss of a trial about `LOOKS` times, at equal shares of the training.
+    """Evaluates the loss of a study's trial on the holdout, about `LOOKS` times at equal distances, and records it.
 
     Args:
-        stops_early: early stopping evaluates the holdout already, and its losses are taken.
-        prune: from (look, loss) to whether the trial should end: then its checkpoints are deleted and Pruned is raised.
+        stops_early: early stopping evaluates the holdout already, and the trial takes its losses.
+        prune: a function of (evaluation number, loss): true deletes the trial's checkpoints and raises Pruned.
     """
 
     name = "trial"
@@ -275,7 +275,7 @@ class Trial(Callback):
         )
 
     def facts(self) -> dict[str, Any]:
-        """Returns the trial's part of the training's result: its last or best loss on the holdout, and all of them."""
+        """Returns the trial's part of the training's result: its loss on the holdout (the last or the best) and all losses."""
         losses = [loss for _, loss in self.losses if math.isfinite(loss)]
         last = losses[-1] if losses and math.isfinite(self.losses[-1][1]) else None
         best = min(losses, default=None)
@@ -289,7 +289,7 @@ class Trial(Callback):
 
 
 def optuna_prune(pruning: Pruning) -> Callable[[int, float], bool]:
-    """Returns a function that reports (look, loss) to a trial's Optuna study and returns whether its pruner ends it."""
+    """Returns a function of (evaluation number, loss): it tells the trial's Optuna study, whose pruner may end the trial."""
     import optuna  # an extra, which only a study needs
 
     from tfcore.train.request import storage_of

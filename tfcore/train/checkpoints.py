@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or not there at all; `callbacks.Checkpointing` says when one is taken.
+"""Checkpoints of a training: each is complete, or not there at all. `callbacks.Checkpointing` decides when to save one.
 
     checkpoints = Checkpoints(Path("checkpoints"), log=monitor.log)
     checkpoints.save(1000, learner.variables(), {"history": [...]})
@@ -6,8 +6,8 @@
     checkpoints.restore(found, learner.variables())
 
 `<folder>/<step>/` holds the variables as a TensorFlow checkpoint and `checkpoint.json`: size and crc32c of every file,
-the shapes, and a small state of plain JSON. It is written under another name, synced, and renamed. A damaged one is
-named in a warning, and the one before it is used.
+the shapes, and a small state of plain JSON. The folder is written under another name, synced, and renamed. A damaged
+checkpoint is logged, and the checkpoint before it is used.
 """
 
 import json
@@ -67,7 +67,7 @@ class Checkpoints:
         return self.folder / str(step)
 
     def _stage(self, staged: Path, step: int, variables: Variables, state: Mapping[str, Any]) -> None:
-        """Write the checkpoint into the folder `staged`, then rename that to the number of the step."""
+        """Write the checkpoint into the folder `staged`, then rename the folder to the number of the step."""
         staged.mkdir(parents=True)
         tf.train.Checkpoint(**{name: list(group) for name, group in variables.items()}).write(str(staged / VARIABLES))
         files = {path.name: _facts(path) for path in sorted(staged.iterdir())}
@@ -80,7 +80,7 @@ class Checkpoints:
         sync_path(self.folder)
 
     def newest(self) -> Found | None:
-        """Returns the newest valid checkpoint, None if there is none; logs each newer one that is invalid. Deletes the
+        """Returns the newest valid checkpoint; None: there is none. Logs invalid ones that are newer. Deletes the
         temporary folders that a killed process left."""
         if self.folder.is_dir():
             for leftover in [*self.folder.glob(".staged-*"), *self.folder.glob(".old-*")]:
@@ -88,7 +88,7 @@ class Checkpoints:
         return next((whole for step in self._steps() if (whole := self._read(step)) is not None), None)
 
     def restore(self, stored: Found, variables: Variables) -> None:
-        """Fill `variables` from a checkpoint; StoreError if it holds other variables or cannot be read."""
+        """Fill `variables` from the checkpoint `stored`. StoreError if it holds other variables or cannot be read."""
         if stored.shapes != (shapes := _shapes(variables)):
             for name in sorted({*stored.shapes, *shapes}):
                 if stored.shapes.get(name) != shapes.get(name):
@@ -112,7 +112,7 @@ class Checkpoints:
             return None
 
     def _steps(self) -> list[int]:
-        """Returns the steps that have folders, newest first."""
+        """Returns the steps that have a checkpoint's folder, newest first."""
         if not self.folder.is_dir():
             return []
         return sorted((int(p.name) for p in self.folder.iterdir() if re.fullmatch(r"\d+", p.name)), reverse=True)

@@ -3,10 +3,10 @@
     TrainingConfig(epochs=3, batch_size=256, learning_rate={"name": "cosine", "settings": {"initial": 0.003}})
     TrainingConfig(steps=2000, optimizer={"name": "adamw", "settings": {"weight_decay": 0.01}}, early_stopping={"patience": 5})
 
-What is learned beside the label: with `ranking` the objective is (1 - share) * the rows' loss + share * the pairwise loss
-of the groups in a batch (Sculley, "Combined regression and ranking", 2010; `tfcore.train.ranking`); with `retrieval` the
-same with the softmax over the batch's items, of rows whose label is above 0, each by its label
-(`tfcore.train.retrieval`). Predictions stay what they are, probabilities or numbers, and are judged as ever.
+`ranking` and `retrieval` make the objective (1 - share) * the rows' loss + share * a second loss. For `ranking` this is the
+pairwise loss of the groups in a batch (Sculley, "Combined regression and ranking", 2010; `tfcore.train.ranking`). For
+`retrieval` it is a softmax loss over the items of a batch, where each row with a label above 0 counts by its label
+(`tfcore.train.retrieval`). The model still predicts the same probabilities or numbers, which are evaluated as always.
 """
 
 import math
@@ -27,7 +27,7 @@ Rate = Annotated[float, Field(gt=0.0, le=1000.0)]
 
 
 class SamplingConfig(Frozen):
-    """The sampling of an epoch's rows by class: one of `negatives`, `rates` and `balance`."""
+    """The sampling of an epoch's rows by class: exactly one of `negatives`, `rates` and `balance` is given."""
 
     negatives: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None,
@@ -66,7 +66,7 @@ LEAST_STEPS, LEAST_STEPS_OF_MEMBERS, LEAST_STEPS_ON_GPU, LEAST_ROWS = 2_500, 800
 
 
 def repays_compiling(steps: int, batch: int, *, gpu: bool = False, members: bool = False) -> bool:
-    """Returns whether a training of `steps` batches of `batch` rows ends sooner with XLA, its compilation included.
+    """Returns whether a training of `steps` batches of `batch` rows ends sooner with XLA, in spite of the time to compile.
 
     Args:
         members: the model is an ensemble, whose uncompiled steps are many small products.
@@ -76,7 +76,7 @@ def repays_compiling(steps: int, batch: int, *, gpu: bool = False, members: bool
 
 
 def logit_offsets(rates: Sequence[float], task: Task | str) -> list[float]:
-    """Returns how far sampling by `rates` shifts the logits: [1] of a binary label, else [classes]."""
+    """Returns how much sampling by `rates` shifts the logits: one number for a binary label, else one for each class."""
     if task_of(task).per_class:
         return [math.log(rate) for rate in rates]
     return [math.log(rates[1] / rates[0])]
@@ -107,10 +107,10 @@ class AugmentConfig(Frozen):
         return self
 
     def check(self, shortest: int | None) -> None:
-        """Raise ConfigError for a setting that has no image to work on, or too small a one.
+        """Raise ConfigError for a setting that needs an image where there is none, or a larger image.
 
         Args:
-            shortest: the least of the images' sides, in pixels; None: no input is an image.
+            shortest: the length of the shortest side among all image inputs, in pixels; None: no input is an image.
         """
         for name, used in {"flip": self.flip != "none", "crop": self.crop > 0}.items():
             if used and shortest is None:
@@ -125,7 +125,7 @@ class AugmentConfig(Frozen):
 
 
 class RankingConfig(Frozen):
-    """`ranking`: the order of rows within a group (the column with `role: group`) is part of the objective."""
+    """`ranking`: the objective includes the order of rows within a group, given by the column with `role: group`."""
 
     share: float = Field(
         default=0.5, gt=0.0, lt=1.0, description="its part of the objective; the rest is the loss of the rows"
@@ -142,11 +142,11 @@ class RankingConfig(Frozen):
         return self
 
     def check(self, task: str | None, *, group: str | None) -> None:
-        """Raise ConfigError if there is no group column, or the predictions of the task have no order.
+        """Raise ConfigError if there is no group column, or predictions of the task cannot be ordered.
 
         Args:
             task: the task's name; None: not known yet.
-            group: the name of the group column, if there is one.
+            group: the name of the group column; None: there is none.
         """
         if group is None:
             raise ConfigError(
@@ -176,7 +176,7 @@ MOST_ROWS = 8192
 
 
 class RetrievalConfig(Frozen):
-    """`retrieval`, for two_towers: the choice among the items of a batch is part of the objective."""
+    """`retrieval`, for two_towers: the objective includes the choice of a row's item among all items of the batch."""
 
     share: float = Field(
         default=0.5, gt=0.0, le=1.0, description="its part of the objective; the rest is the loss without it"
@@ -205,7 +205,7 @@ SETTINGS: dict[str, frozenset[str]] = {
 
 
 class OptimizerConfig(Frozen):
-    """A Keras optimizer by name, with its settings; the learning rate is a key of the training."""
+    """A Keras optimizer by name, with its settings; the learning rate is not one of them but a key of `training:`."""
 
     name: Literal["adam", "adamw", "nadam", "adamax", "lion", "sgd", "rmsprop", "adagrad", "ftrl"] = Field(
         default="adam", description="the optimizer of Keras"
@@ -225,7 +225,7 @@ LOSSES = ("squared_error", "absolute_error", "huber", "focal")
 
 
 class EarlyStoppingConfig(Frozen):
-    """Stop when the loss on a holdout of the train split no longer falls; the best weights are kept."""
+    """Stop when the loss on the holdout, a share of the train rows, no longer falls; the best weights are kept."""
 
     patience: int = Field(default=5, ge=1, description="evaluations without improvement before stopping")
     every_steps: int = Field(default=200, ge=1, description="steps between two evaluations of the holdout")
@@ -240,8 +240,7 @@ class EarlyStoppingConfig(Frozen):
 class TrainingConfig(Frozen):
     """The config of a training: length, batches, optimizer, and how the loop runs.
 
-    In a pipeline the keys that are left out are chosen by the number of train rows: `tfcore.train.auto`.
-    """
+    In a pipeline `tfcore.train.auto` chooses values for the keys that are left out, by the number of train rows."""
 
     epochs: float | None = Field(
         default=None,
@@ -329,7 +328,7 @@ class TrainingConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _left_out(cls, value: Any) -> Any:
-        """Drop the keys whose value is `auto`, so that they count as left out; `jit` and `strategy` keep `auto`."""
+        """Drop the keys with the value `auto`, so that they count as left out; `jit` and `strategy` keep that value."""
         if not isinstance(value, dict):
             return value
         return {name: setting for name, setting in value.items() if setting != "auto" or name in ("jit", "strategy")}
@@ -403,7 +402,7 @@ class TrainingConfig(Frozen):
 
     @model_validator(mode="after")
     def _compose(self) -> Self:
-        """Raise ValueError for settings that exclude each other, with the reason."""
+        """Raise ValueError, with the reason, for settings that exclude each other."""
         parts, mixup = self.micro_batches > 1, bool(self.augment and self.augment.mixup)
         ranking, retrieval, several = self.ranking is not None, self.retrieval is not None, ("mirrored", "multi_worker")
         fits = next(n for n in range(self.micro_batches, 0, -1) if self.batch_size % n == 0)
@@ -448,15 +447,15 @@ class TrainingConfig(Frozen):
         return self
 
     def counted_column(self, item: Sequence[str]) -> str | None:
-        """Returns the column whose values the transform counts for `retrieval.correction`: the first of `item`, which
-        is `model.item`. None where there is no such correction, or no item."""
+        """Returns the column whose values the transform has to count for `retrieval.correction`: the first of `item`,
+        the columns of `model.item`. None if there is no such correction, or `item` is empty."""
         return next(iter(item), None) if self.retrieval is not None and self.retrieval.correction else None
 
     def total_steps(self, rows: int, batches: Callable[[int], int] | None = None) -> int:
-        """Returns the number of steps to train, given the rows of one epoch. A last batch that is not full counts too.
+        """Returns the number of steps to train, where an epoch has `rows` rows. A last batch that is not full is a step, too.
 
         Args:
-            batches: from an epoch's number, from 0, to its number of batches; None: the rows decide.
+            batches: a function from the index of an epoch to its number of batches; None: they follow from `rows`.
         """
         if self.steps is not None:
             return self.steps

@@ -4,13 +4,13 @@
     device, why = choose_device(work, gpus=1)                       # "cpu", "11,719 steps of 0.02 GFLOP are 0.24 TFLOP, ..."
     slow_under_xla(model, specs)                                    # "Conv2D", or None
 
-A GPU that is there costs seconds to start, and each step of a small model costs as much on it as on the CPU, or more. The
-bounds follow from the times of one H100 beside 16 cores (docs/training.md): the seconds to start it, and what a step takes.
+A GPU takes seconds to start, and a step of a small model takes as long on it as on the CPU, or longer. The bounds follow
+from the times of one H100 beside 16 cores (docs/training.md): the seconds to start it, and the time of a step.
 
-XLA takes seconds to compile the steps (4 to 5 s for a built-in model on two cores) and then spares each of them 0.8 to
-1.2 ms at 128 rows and 2.3 ms at 512 to 2,048; on a GPU, where each op of a plain step is started by itself, 4 ms. What is
-decided depends on the settings and the kind of device alone: a compiled step and a plain one round differently, so that a
-timing would decide over a training's bits.
+XLA takes seconds to compile the steps: 4 to 5 s for a built-in model on two cores. A compiled step then takes 0.8 to 1.2 ms
+less at 128 rows, and 2.3 ms less at 512 to 2,048. On a GPU, which starts each op of a plain step separately, it takes 4 ms
+less. The decision depends on the settings and the kind of device alone, not on a timing: compiled and plain steps round
+differently, so that a timing would decide over a training's bits.
 
 XLA's CPU compiler has no fast kernel for the gradients of convolutions and pooling: a step of a small convolutional model
 took nine times as long compiled as plain, and pooling's gradient is refused where ops are deterministic. On a GPU
@@ -47,7 +47,7 @@ BACKWARD = 3
 
 @dataclass(frozen=True)
 class Work:
-    """The amount of work in a training."""
+    """The amount of computation in a training."""
 
     steps: int
     flops: float
@@ -55,8 +55,8 @@ class Work:
 
 
 def work_of(request: TrainRequest, *, rows: int) -> Work | None:
-    """Returns the work of a training on `rows` train rows. None for a user's model and for image inputs, whose work is
-    not known beforehand."""
+    """Returns the work of a training on `rows` train rows. None for a user's model and for models with image inputs:
+    their work is not known beforehand."""
     training, model, transform = request.training, request.model, request.transform
     if model.user_defined or any(dtype == "uint8" for _, dtype in transform.inputs().values()):
         return None
@@ -81,7 +81,7 @@ def choose_device(work: Work | None, *, gpus: int, splits: bool = True) -> tuple
 
     Args:
         gpus: at least one.
-        splits: whether a batch may be split over several.
+        splits: whether a batch may be split over several GPUs.
     """
     several = splits and gpus > 1
     if work is None:
@@ -124,10 +124,10 @@ def choose_jit(
     gpu: bool,
     log: Callable[[str], None],
 ) -> Jit:
-    """Returns `training.jit`, but "off" where "auto" would not pay; logs the op or the loss that XLA makes slow.
+    """Returns `training.jit`, but "off" where "auto" would not save time. Logs an op or a loss that is slow with XLA.
 
     Args:
-        specs: of a stack's tensors.
+        specs: the TensorSpecs of a stack, by name.
     """
     config, said = request.training, "training.jit: auto runs steps uncompiled"
     if config.eager or config.jit != "auto":
@@ -164,8 +164,8 @@ def slow_under_xla(model: keras.Model, specs: Mapping[str, tf.TensorSpec]) -> st
 
 
 def scatters_under_xla(model: keras.Model, specs: Mapping[str, tf.TensorSpec]) -> str | None:
-    """Returns the first op of `SCATTERS`, by name, in `model`, its own losses and their gradients as compiled for a
-    GPU; None if there is none, or they cannot be traced."""
+    """Returns the first op of `SCATTERS`, by name, that `model`, its own losses or their gradients have when compiled
+    for a GPU. None if there is none, or the model cannot be traced."""
     inputs = {name: tf.TensorSpec(spec.shape[1:], spec.dtype) for name, spec in specs.items()}
 
     def gradients(batch: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:

@@ -1,6 +1,6 @@
 """Training without compiled functions, for a user's own print and breakpoint(): `training: {eager: true}`.
 
-with eagerly():                       # tf.functions, those of tf.data too, run as the Python that they are
+with eagerly():                       # tf.functions, those of tf.data too, run op by op as Python
     ...
 with checked_numerics(learner.step):  # the first op whose output is not finite is an error that names the step
     ...                               # for a step that is known to fail: each op takes milliseconds
@@ -26,7 +26,7 @@ TERMINAL = Path("/dev/tty")
 
 @contextlib.contextmanager
 def eagerly() -> Iterator[None]:
-    """Within the block tf.functions, and functions of tf.data pipelines made there, run op by op in Python."""
+    """Within the block tf.functions run op by op in Python; so do the functions of tf.data pipelines made there."""
     hook = sys.breakpointhook
     tf.config.run_functions_eagerly(True)
     try:
@@ -41,7 +41,7 @@ def eagerly() -> Iterator[None]:
 
 @contextlib.contextmanager
 def checked_numerics(step: tf.Variable) -> Iterator[None]:
-    """Within the block the first op on this thread whose output has a NaN or an infinity raises DataError.
+    """Within the block an op on this thread raises DataError if its output has a NaN or an infinity.
 
     Args:
         step: the number of finished steps; the error names the next step.
@@ -65,7 +65,7 @@ def checked_numerics(step: tf.Variable) -> Iterator[None]:
 
 
 def _place(error: BaseException) -> str:
-    """Returns ", in FILE, line N" of the traceback's innermost line outside of libraries; "" if there is none."""
+    """Returns ", in FILE, line N" for the innermost line of the traceback that is not in a library; "" if there is none."""
     trace, place = error.__traceback__, ""
     while trace is not None:
         file = Path(trace.tb_frame.f_code.co_filename)
@@ -76,8 +76,8 @@ def _place(error: BaseException) -> str:
 
 
 class _Debugger(pdb.Pdb):
-    """Python's debugger at the terminal where the command runs: this process's own input and output are pipes, and its
-    process group is in the terminal's background."""
+    """Python's debugger at the terminal where the command runs. This process needs it, since its own input and output
+    are pipes, and its process group is in the terminal's background."""
 
     def __init__(self) -> None:
         self._terminal = os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY)

@@ -1,20 +1,19 @@
-"""The training loop: up to K steps in one compiled program on a stack of batches, and what happens between its calls.
+"""The training loop: each call of a compiled program runs up to K steps on a stack of K batches; actions run between calls.
 
     learner = Learner(model=model, head="binary", step=step, specs=specs, config=StepConfig(optimizer=adam))
     outcome = learner.run(stack, first=0, steps=32, values={"learning_rate": rates})    # outcome.losses: float32 [32]
     run(learner, batches, start=0, total=2000, values=StepValues(schedules, 2000), every=[PeriodicAction(1000, save)])
 
-A stack holds K batches: "numeric" [K, B, n], "categorical" [K, B, m], "label" [K, B], "weight" [K, B], and "group" [K, B]
-where the order within groups is learned too. Batches `first` to `first + steps - 1` are trained on, so a call can begin
-and end anywhere in a stack without another trace or compilation. The loss of a batch is the weighted mean of its rows'
-losses. A step whose loss or gradients are not finite changes nothing but the step count: neither weights, optimizer, nor
-a moving average. Every scheduled number is an argument, one value a step, which the model and the loss read by
-`tfcore.graph.scheduled`; micro-batches and a loss scale are in the program only where they are asked for. The program
-runs fewer steps than it was asked to where `StepConfig.limit` of them in a row are not finite: the outcome holds those it ran.
+A stack holds K batches: "numeric" [K, B, n], "categorical" [K, B, m], "label" [K, B], "weight" [K, B]. With ranking it also
+holds "group" [K, B]. A call trains on the batches `first` to `first + steps - 1`, and may begin and end anywhere in a stack
+without another trace or compilation. The loss of a batch is the weighted mean of its rows' losses. A step whose loss or
+gradients are not finite is skipped: it changes only the step count. After `StepConfig.limit` such steps in a row the program
+ends early; the outcome holds the steps that it ran. Scheduled numbers are arguments, one value a step. The model and the loss
+read them by `tfcore.graph.scheduled`. Micro-batches and a loss scale are in the program only if they are configured.
 
-`batches(step)` yields stacks whose first batch is that of `step`: which rows a step sees never depends on how the steps
-were cut into calls, or on where a run was resumed. Stacks begin at multiples of their size also after a resume, so that
-calls are cut as they would have been.
+`batches(step)` yields stacks, the first of which begins with the batch of `step`. So the rows of a step depend neither on
+how the steps are cut into calls, nor on where a training was resumed. Stacks begin at multiples of their size after a resume,
+too, so that calls are cut as they would have been.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Stack = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results of one call's steps, in order."""
+    """The results of the steps of one call, in their order."""
 
     losses: NDArray[np.float32]
     """[steps]; not finite where a step was skipped for its loss."""
@@ -60,13 +59,13 @@ class Learner:
 
     Args:
         model: takes {"numeric", "categorical"}, gives [B, outputs].
-        head: decides the loss; a task's name stands for its head.
+        head: computes the loss; the name of a task stands for the task's head.
         step: int64 variable, counted up by one each step; dropout masks are drawn from it.
-        specs: of a stack, all dimensions known.
+        specs: the TensorSpecs of a stack by name, with all dimensions known.
 
     Attributes:
-        in_row: how many of the last steps in a row were not finite. It is carried from call to call and through a
-            checkpoint, so that where a training ends does not depend on how its steps were cut into calls.
+        in_row: the number of steps in a row, up to the last one, that were not finite. Calls and checkpoints carry it
+            on, so that the end of a training does not depend on how its steps were cut into calls.
     """
 
     def __init__(
@@ -121,17 +120,17 @@ class Learner:
 
     @property
     def ended(self) -> bool:
-        """Whether no further step is run, because too many steps in a row were not finite."""
+        """Whether the training is over because too many steps in a row were not finite."""
         return int(self.in_row) >= self.config.limit
 
     @property
     def traces(self) -> int:
-        """The number of traces of the steps or of the evaluation, whichever is larger."""
+        """The number of traces of the steps, or of the evaluation if that was traced more often."""
         return max(function.traces for function in self._functions)
 
     @property
     def compiled(self) -> list[Any]:
-        """The compiled functions, for a `RetraceGuard`."""
+        """The compiled functions of steps and evaluation, which a `RetraceGuard` watches."""
         return [compiled for function in self._functions for compiled in function.compiled]
 
     @property
@@ -144,14 +143,14 @@ class Learner:
         return self._run.mode
 
     def variables(self) -> dict[str, list[tf.Variable]]:
-        """Everything a step reads and writes, for a checkpoint; see `state`."""
+        """Returns all variables that a step reads or writes, in lists by name, for a checkpoint; see `state`."""
         return self.state.groups()
 
     def run(self, stack: Stack, *, first: int, steps: int, values: Mapping[str, NDArray[np.float32]]) -> Outcome:
-        """Train on batches first .. first + steps - 1 of `stack`, or on fewer where too many in a row are not finite.
+        """Train on batches first .. first + steps - 1 of `stack`. Ends before if too many steps in a row are not finite.
 
         Args:
-            values: [K]; values[name][i] is the number for batch i.
+            values: the scheduled numbers by name, float32 [K] each: one number for each batch of the stack.
         """
         numbers = {name: tf.constant(of_steps) for name, of_steps in values.items()}
         facts, ran, in_row = self._run(
@@ -166,8 +165,7 @@ class Learner:
         """Returns the mean loss over `batches` ("numeric" [B, n], "label" [B], ...), weighted as in training, without
         dropout.
 
-        All batches have one shape; rows that only pad the last have weight zero. NaN when there is no weight at all.
-        """
+        All batches have one shape; rows that only fill up the last batch have weight 0. NaN if all weights are 0."""
         loss = weight = 0.0
         for batch in batches:
             if self._evaluate is None:
@@ -231,7 +229,7 @@ class Learner:
         return part.loss, weight, self.train_step.apply_if_finite(part, kept)
 
     def _part(self, batch: Stack, **share: Any) -> Part:
-        """Returns the loss and gradients of a batch, at once or in micro-batches; see `TrainStep.part` for `share`."""
+        """Returns the loss and gradients of a batch, at once or by micro-batches. `share` goes to `TrainStep.part`."""
         if self.config.micro_batches == 1:
             return self.train_step.part(batch, **share)
         return accumulate(self.train_step, batch, **share)
@@ -249,7 +247,7 @@ CALL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class StepPlan:
-    """What the next call does: stop, or run so many steps. Several workers must agree on it."""
+    """What the loop does next: stop, or run `steps` steps in one call. All workers must do the same."""
 
     stop: bool
     steps: int
@@ -257,7 +255,7 @@ class StepPlan:
 
 @dataclass(frozen=True)
 class PeriodicAction:
-    """Call `act(step)` after each `steps` steps; training ends when it returns true."""
+    """An action of the loop: `act(step)` is called after every `steps` steps. If it returns true the training ends."""
 
     steps: int
     act: Callable[[int], bool | None]
@@ -280,17 +278,17 @@ def run(
     cancelled: Callable[[], bool] = lambda: False,
     agreed: Callable[[StepPlan], StepPlan] = lambda turn: turn,
 ) -> int:
-    """Train from step `start` up to `total`; returns the step it ended at.
+    """Train from step `start` up to `total`. Returns the step at which the training ended.
 
-    That is below `total` if it was cancelled, an action ended it, or the learner ended in the middle of a call.
+    That step is below `total` if the training was cancelled, an action ended it, or `Learner.ended` became true.
 
     Args:
-        batches: from a step to an endless iterator of stacks, the first of which begins with the step's batch.
-        values: from (first step, count) to the scheduled numbers of those steps.
-        every: in order; all that are due at a step are called before training may end.
-        report: called after each call of the steps with the step reached and their results.
-        cancelled: asked between calls.
-        agreed: from this worker's plan to the plan that all workers follow.
+        batches: a function from a step to an iterator of stacks, the first of which begins with that step's batch.
+        values: a function from (first step, count) to the scheduled numbers of these steps, float32 [count] by name.
+        every: the actions, in order; all that are due at a step are called before the training may end.
+        report: called after each call of the compiled steps, with the step reached and the results.
+        cancelled: asked between calls whether to stop.
+        agreed: a function from this worker's plan to the plan that all workers follow.
     """
     if start >= total:
         return start

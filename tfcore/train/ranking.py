@@ -1,18 +1,18 @@
-"""The pairwise ranking loss: of each group, over all pairs of rows whose labels differ.
+"""The pairwise ranking loss of groups of rows: the sum over all pairs of rows of a group whose labels differ.
 
     pairwise_loss(scores, labels, row_splits)                                # logistic (RankNet)
-    pairwise_loss(scores, labels, row_splits, kind="lambdarank", k=10)       # each pair by what it moves NDCG@10
+    pairwise_loss(scores, labels, row_splits, kind="lambdarank", k=10)       # each pair times its change of NDCG@10
 
 A pair (i, j) with labels[i] > labels[j] costs weights[i] * weights[j] * log(1 + exp(scores[j] - scores[i])). With
-"lambdarank" it costs |change of NDCG@k if i and j changed places| times that (Burges, "From RankNet to LambdaRank to
-LambdaMART", 2010, sections 3 and 4): (|2^labels[i] - 2^labels[j]|) * |1 / log2(1 + rank i) - 1 / log2(1 + rank j)| over
-the DCG@k of the best order. Ranks follow from the scores and are constants to the gradient; of equal scores the earlier
-row ranks higher.
+"lambdarank" this is multiplied by the change of NDCG@k if i and j swapped ranks (Burges, "From RankNet to LambdaRank to
+LambdaMART", 2010, sections 3 and 4): |2^labels[i] - 2^labels[j]| * |1 / log2(1 + rank i) - 1 / log2(1 + rank j)|, divided by
+the DCG@k of the best order. Ranks follow from the scores; of equal scores the earlier row ranks higher. The gradient takes
+ranks as constants.
 
-The C++ op of `tfcore.ops` computes it where it is built. Elsewhere `pairwise_sums` does in TensorFlow's own ops: ranks,
-gains and discounts row by row; then the pairs of each row with the next one of its group, with the one after that, and so
-on up to the largest group's size, so that memory goes with the rows. The gradient is summed up beside the loss, as in the
-op. As in the op it is all in float64: what a row's gradient sums up may cancel out, and in float32 the rest would be noise.
+Where the C++ op of `tfcore.ops` is compiled, it computes the loss. Elsewhere `pairwise_sums` uses TensorFlow's own ops. It
+pairs each row with the next row of its group, then with the row after that, and so on up to the size of the largest group,
+so that memory grows with the rows and not with the pairs. Both ways compute the gradient together with the loss, in float64:
+the terms of a row's gradient may almost cancel out, and float32 would leave noise.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Reduction = Literal["none", "sum", "mean"]
 
 
 class SecondDerivativeError(HeadwayError):
-    """Raised when the gradient of the pairwise loss is differentiated in turn."""
+    """Raised when the gradient of the pairwise loss is differentiated once more."""
 
     ag_pass_through = True
     """Keeps AutoGraph from turning the error into a StagingError."""
@@ -50,26 +50,26 @@ def pairwise_loss(
     reduction: Reduction = "none",
     native: bool | None = None,
 ) -> tf.Tensor:
-    """Returns the loss of each group [groups], in the dtype of `scores`; it has a gradient by `scores` alone.
+    """Returns the loss of each group, [groups], or by `reduction` a scalar. It has a gradient by `scores` alone.
 
-    A group without a pair (empty, one row, equal labels) has loss 0 and gradient 0. One with a score, label or weight that
-    is not finite has loss NaN and gradient NaN; the other groups keep theirs. A row of weight 0 is not there, whatever it
-    holds: it has no rank, and gradient 0.
+    A group without a pair (empty, one row, equal labels) has loss 0 and gradient 0. A group with a score, label or weight
+    that is not finite has loss NaN and gradient NaN; other groups are not affected. A row of weight 0 is ignored, whatever
+    it holds: it has no rank, and gradient 0.
 
     Args:
-        scores: float32 or float64 [rows], groups one behind the other. Smaller floats are computed in float32.
+        scores: float32 or float64 [rows], one group after another; the loss has this dtype. Smaller floats become float32.
         labels: [rows], higher is better; for "lambdarank" not negative.
-        row_splits: int [groups + 1]: group g has the rows row_splits[g] to row_splits[g + 1].
-        weights: [rows], not negative; in whole numbers the logistic loss is that of rows repeated so often.
+        row_splits: int [groups + 1]; group g has the rows from row_splits[g] up to, but not with, row_splits[g + 1].
+        weights: [rows], not negative; None: 1. With a whole weight n a row counts in the logistic loss like n rows.
         k: "lambdarank": only the first k ranks count. None: all.
-        reduction: "sum" over groups; "mean" over pairs by weight ("logistic") or over groups that have a pair; scalar.
-        native: True: only by the op in C++; False: only without it. None: by the op where it is built and runs.
+        reduction: "none", or to a scalar: "sum" over groups, "mean" over weighted pairs (lambdarank: groups with a pair).
+        native: True: only the C++ op; False: only TensorFlow's own ops; None: the C++ op where it is built and runs.
 
     Raises:
         ValueError: an argument is not as described here, or shapes do not fit.
         ConfigError: `native` is True where the op is not built, or is to run under XLA or on a GPU.
         SecondDerivativeError: the gradient is differentiated once more.
-        tf.errors.InvalidArgumentError: (while running) row_splits are not valid, or a weight or gain is negative.
+        tf.errors.InvalidArgumentError: while running: row_splits are not valid, or a weight or gain is negative.
     """
     _check_settings(kind, k, reduction)
     scores, labels, weights, splits = _flat(scores, labels, weights, row_splits)
@@ -126,7 +126,7 @@ def _flat(scores: Any, labels: Any, weights: Any, row_splits: Any) -> tuple[Any,
 
 
 def _ops(scores: tf.Tensor, native: bool | None) -> Any | None:
-    """Returns the module with the C++ op; None where it cannot be used, or ConfigError if `native` asks for it."""
+    """Returns the module with the C++ op; None where the op cannot be used, but ConfigError if `native` is True."""
     if native is False:
         return None
     ops = library()
@@ -152,7 +152,7 @@ def _on_accelerator(scores: tf.Tensor) -> bool:
 
 @tf.RegisterGradient("HeadwayPairwiseLoss")
 def _gradient(op: Any, loss: tf.Tensor, *_: Any) -> list[Any]:
-    """Returns the op's gradients: that by scores, which it has computed already, and None for other arguments."""
+    """Returns a gradient for each input of the op: the one by scores, which the op has computed already, else None."""
     scores, splits = op.inputs[0], op.inputs[3]
     return [tf.gather(loss, row_groups(splits, tf.shape(scores)[0])) * _once(op.outputs[1], scores), None, None, None]
 
@@ -170,10 +170,10 @@ def _once(gradient: tf.Tensor, scores: tf.Tensor) -> Any:
 def pairwise_sums(
     scores: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor | None, row_splits: tf.Tensor, *, kind: str, k: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the loss and the summed pair weights of each group, both [groups]; see the module. k: 0 for all ranks.
+    """Returns each group's loss and its sum of pair weights, [groups] each; see the module. `k` is 0 for all ranks.
 
     Raises:
-        tf.errors.InvalidArgumentError: as the op does; under XLA row_splits are not checked, and a
+        tf.errors.InvalidArgumentError: where the op raises it, too. Under XLA row_splits are not checked, and a
             negative weight or gain makes the loss of its group NaN.
     """
     labels = tf.stop_gradient(labels)
@@ -245,7 +245,7 @@ def _ndcg(
     absent = tf.where(used, tf.zeros_like(labels), 1)
 
     def discounts(by: tf.Tensor) -> tf.Tensor:
-        """Returns the discount of each row's rank by falling `by`; of equal ones the earlier row, absent rows last."""
+        """Returns the discount of each row's rank in its group by falling `by`. Ties keep their order, absent rows last."""
         order = tf.argsort(tf.where(by == 0, tf.zeros_like(by), by), direction="DESCENDING", stable=True)
         order = tf.gather(order, tf.argsort(tf.gather(absent, order), stable=True))
         order = tf.gather(order, tf.argsort(tf.gather(group, order), stable=True))
@@ -292,7 +292,7 @@ def _pair_sums(
 def _over_distances(
     columns: dict[str, tf.Tensor], group: tf.Tensor, largest: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns each row's loss, slope by score and pair weight. A pair counts at its first row, its slope at both."""
+    """Returns sums over each row's pairs: loss and pair weight (each pair at its first row only), slope by score."""
     places = tf.range(tf.shape(group)[0])
 
     def add(distance: tf.Tensor, loss: tf.Tensor, slope: tf.Tensor, pairs: tf.Tensor) -> tuple[tf.Tensor, ...]:

@@ -27,13 +27,13 @@ LOOKS = 20
 
 
 class TimeSplit(Frozen):
-    """Says that the split is by time, so that the holdout is the latest of the train rows."""
+    """Says that the split is by time: the holdout then consists of the latest train rows."""
 
     column: str | None = Field(description="the latest by its values; None, or not stored: the last of the window")
 
     @classmethod
     def of(cls, split: SplitConfig) -> Self | None:
-        """Returns the time split that `split` stands for; None if it is not by time."""
+        """Returns the TimeSplit of a split that is by time; None if `split` is not by time."""
         return cls(column=split.column) if split.mode == "time" or split.eval_from is not None else None
 
 
@@ -92,7 +92,7 @@ class Pruning(Frozen):
 
 
 class TrainRequest(OfTransform[Trained]):
-    """Everything that a training's result depends on, and the folder of its checkpoints, which survive a kill."""
+    """Everything that a training's result depends on. Also its folder for checkpoints, which outlive a kill."""
 
     name, version, runs, tensorflow, streams = "train", VERSION, "tfcore.train.stage:train", True, True
     model: Annotated[ModelConfig, Key("config", "model", always=True)] = Field(default_factory=ModelConfig)
@@ -138,7 +138,7 @@ class TrainRequest(OfTransform[Trained]):
 
 
 def storage_of(journal: Path) -> Any:
-    """Returns the Optuna storage of a journal file. Makes its folder, and cuts off an unfinished last line."""
+    """Returns the Optuna storage in the file `journal`. Makes the file's folder, and cuts off an unfinished last line."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 

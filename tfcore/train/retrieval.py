@@ -1,13 +1,13 @@
-"""The choice among a batch's items as a part of the objective, for a model of two towers.
+"""The retrieval loss of a two_towers model: each row has to find its own item among all items of the batch.
 
     part = RetrievalPart(model, config, model_config, layout)
     output, user, item = part.outputs(inputs, training=True)
     part.loss(batch, user, item, weights)                          # float32 scalar
     in_batch_softmax(user, item, items, log_share=log_share)       # float32 [rows]
 
-Each row's item competes with those of all other rows. An item comes up as a negative as often as it has rows, so that the
-frequent ones would be pushed down for being frequent: the logarithm of an item's share of the train rows is taken off its
-logit (Yi et al., "Sampling-bias-corrected neural modeling for large corpus item recommendations", 2019, section 4).
+A row's item competes with the items of all other rows, the negatives. Frequent items are negatives more often, which alone
+would lower their scores. So the logarithm of an item's share of the train rows is subtracted from its logit (Yi et al.,
+"Sampling-bias-corrected neural modeling for large corpus item recommendations", 2019, section 4).
 """
 
 from collections.abc import Mapping
@@ -27,11 +27,11 @@ _WHERE = "training.retrieval"
 
 
 class RetrievalPart:
-    """The retrieval part of the objective, and a model that gives the vectors for it; see the module.
+    """Computes the retrieval loss, and the vectors of users and items that it needs; see the module.
 
     Args:
-        model: a model of `two_towers`.
-        layout: the model's inputs; for the correction with the counts of the item's vocabulary.
+        model, towers: a model of `two_towers`, and its config.
+        layout: the model's inputs; the correction needs its counts of the item's vocabulary.
 
     Raises:
         ConfigError: the model is no `two_towers`, the item has no ids, or the counts for the correction are missing.
@@ -60,15 +60,15 @@ class RetrievalPart:
         self._model = keras.Model(model.input, [model.output, both[USER].output, both[ITEM].output])
 
     def outputs(self, inputs: Mapping[str, tf.Tensor], *, training: bool) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the model's output, the users' vectors and the items' vectors; float32 [rows, ...] each."""
+        """Returns the model's outputs, the users' vectors and the items' vectors, float32 [rows, ...] each."""
         output, user, item = (tf.cast(one, tf.float32) for one in self._model(inputs, training=training))
         return output, user, item
 
     def loss(self, batch: Mapping[str, tf.Tensor], user: tf.Tensor, item: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-        """Returns the mean of the rows' softmax losses, weighted by weight times label; 0 where no label is above 0.
+        """Returns the mean softmax loss of the rows, each counted by weight times label; 0 if no label is above 0.
 
         Args:
-            batch: with "categorical", "label", and where there are groups "group".
+            batch: has "categorical", "label", and "group" if there are groups.
             weights: float32 [rows]; 0 for rows that only fill up the batch.
         """
         items = batch["categorical"][:, self._place]
@@ -90,7 +90,7 @@ def log_shares(counts: tuple[int, ...], size: int) -> np.ndarray:
     """Returns the logarithm of each id's share of the train rows, float32 [size].
 
     Args:
-        counts: rows of each value of the vocabulary, then of all other values, which all other ids share equally.
+        counts: rows of each vocabulary value, then of all other values together, divided equally among the other ids.
     """
     words = len(counts) - 1
     rest = np.full(size - words, counts[-1] / max(size - words, 1))
@@ -109,17 +109,17 @@ def in_batch_softmax(
     groups: tf.Tensor | None = None,
     liked: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Returns the cross-entropy of each row's item among the batch's items; float32 [rows].
+    """Returns the cross-entropy of each row's own item among the items of the batch, float32 [rows].
 
-    The negatives are all other rows, except fillers, rows of the same item, and rows whose item the group likes.
+    A row's negatives are the other rows, except for fillers, rows of the same item, and rows whose item its group likes.
 
     Args:
         user, item: float32 [rows, n], the vectors whose product is the logit.
         items: int [rows], the item of each row.
         log_share: float32 [rows], the logarithm of the item's share of the train rows; None: no correction.
-        there: bool [rows], False for rows that only fill up the batch.
-        groups: int64 [rows], the group (user) of each row, NO_GROUP for none.
-        liked: bool [rows], whether the row's item is one that its group wants; without it all are.
+        there: bool [rows], False for rows that only fill up the batch; None: there are none.
+        groups: int64 [rows], the group (user) of each row, NO_GROUP for none; None: no groups.
+        liked: bool [rows], whether the row's item is one that its group wants; None: all are.
     """
     logits = tf.matmul(user, item, transpose_b=True)
     if log_share is not None:

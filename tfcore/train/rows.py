@@ -1,31 +1,31 @@
-"""The rows of a training: which are held out, which are groups, how often each class comes, decided before the first is
-read; and their batches: stacks of those that are trained on, and the holdout for early stopping.
+"""The rows of a training, planned before the first step: which rows are held out, which form groups, and how often a row
+of each class comes. Also their batches: stacks of the rows that are trained on, and the holdout for early stopping.
 
     data = training_data(request)
-    stacks = data.stack_reader(32)    # from a step to the stacks that begin with its batch
+    stacks = data.stack_reader(32)    # a function: from a step to the stacks that begin with the step's batch
     data.holdout()                    # batches of the rows that are never trained on
     rows = plan_rows(request, shards, labeler)
-    rows.plan                   # what `tfcore.data.dataset` reads an epoch by
-    rows.held_out               # those on which early stopping measures, or None
+    rows.plan                   # the RowPlan by which `tfcore.data.dataset` reads an epoch
+    rows.held_out               # the rows on which early stopping measures the loss, or None
     drawn = draw_holdout(shards, 0.1, group="query", latest=None)
-    drawn.holdout               # the rows that are held out; None: nothing can be, and drawn.problem says why
+    drawn.holdout               # the rows that are held out; None: there can be no holdout, and drawn.problem says why
     found = group_runs(shards, "query")
-    found.shards.runs           # rows of each group, by shard
+    found.shards.runs           # the number of rows of each group, by shard
     class_rates(SamplingConfig(negatives=0.1), ["0", "1"], {"0": 900, "1": 100})      # [0.1, 1.0]
 
-The holdout is drawn by what the split keeps together, so that it is as far from the other rows as eval is. In this order:
-of a split by time the latest rows; else whole units by a hash, those of the split's key or of the group column; else
-single rows by a hash of their place. What is drawn depends on the shards and the share alone: a training that goes on
-after a kill draws it again. Only the one column is read for it, and a row takes a bit of what is kept.
+The holdout should differ from the other rows as much as eval does. With a split by time it is the latest rows. Else it is
+whole units, chosen by a hash: a unit is the rows with one value of the split's key, or of the group column. Without either
+it is single rows, chosen by a hash of their position. The draw depends on the shards and the share alone, so a training that
+resumes after a kill draws the same holdout. Drawing reads only the columns that it needs, and keeps one bit per row.
 
-A group's rows agree in the group column and lie together in one record. A group whose rows are scattered over a shard is
-a mistake in the input: most of its pairs would never meet. One that has rows in several shards (of several spans, files
-or ranges of a file) is that many groups, and counted. A row whose group is null is a group by itself.
+The rows of a group have one value in the group column, and lie next to each other in one record. Rows of a group that are
+scattered over a shard are an error in the input: most pairs of the group would never meet in a batch. A group with rows in
+several shards is treated as several groups, and a note says how many there are. A row whose group is null is its own group.
 
 A model that is trained on a tenth of the negatives predicts ten times the odds. `correct: logits` adds the logarithm of
-the classes' rates to its output while it trains (and only then), so that what it puts out by itself keeps to the rows as
-they are: calibrated, without a correction after training (the offset is that of prior correction in King and Zeng,
-"Logistic regression in rare events data", 2001). `correct: weights` lets each row count 1 / rate times instead.
+the classes' rates to the output, in training only. So the output without it is calibrated for the rows as they are (the
+offset is that of prior correction in King and Zeng, "Logistic regression in rare events data", 2001). `correct: weights`
+multiplies each row's weight by 1 / rate instead.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from tfcore.data.reader import (
     Labeler,
     Resample,
     Shards,
-    by_shard,
     classes_of,
     labeler,
     least_label,
     map_records,
+    map_shards,
     shards_of,
     with_data_errors,
 )
@@ -68,7 +68,7 @@ from tfcore.heads.head import label_head, label_task
 from tfcore.models.config import ModelConfig
 from tfcore.models.inputs import has_members
 from tfcore.models.linear import LinearModel, cheap
-from tfcore.models.towers.item_index import collect
+from tfcore.models.towers.item_index import collect_items
 from tfcore.train.augment import Augment
 from tfcore.train.config import SamplingConfig, repays_compiling
 from tfcore.train.request import TimeSplit, TrainRequest
@@ -105,9 +105,9 @@ class TrainingRows:
 
 
 def plan_rows(request: TrainRequest, shards: Shards, labeler: Labeler) -> TrainingRows:
-    """Decide which rows are trained on and which are held out; each decision reads only the one column that it needs.
+    """Decide which rows are trained on and which are held out. Each decision reads only the columns that it needs.
 
-    A trial of a study must have a holdout. Early stopping goes without one, with a note, where none can be drawn.
+    A trial of a study must have a holdout. Without one, early stopping never ends the training, and a note says so.
 
     Raises:
         ConfigError, DataError: the rows do not allow what the request asks for; with the reason.
@@ -164,7 +164,7 @@ def window_rows(row_bytes: int) -> int:
 
 
 def row_bytes(request: TrainRequest) -> int:
-    """Returns the bytes of a row as the model takes it, with its label and weight."""
+    """Returns the size of one row in bytes: the model's inputs, the label and the weight."""
     inputs, head = request.transform.inputs().values(), label_head(request.transform.label)
     augment = request.training.augment
     soft = bool(augment and augment.mixup and head.task.per_class)
@@ -182,11 +182,11 @@ class HoldoutDraw:
 
 
 def draw_holdout(shards: Shards, share: float, *, group: str | None, latest: TimeSplit | None) -> HoldoutDraw:
-    """Returns a holdout of about `share` of the rows, or None and the problem; see the module.
+    """Returns a holdout of about `share` of the rows. If none can be drawn, `holdout` is None and `problem` says why.
 
     Args:
-        group: the group column, if there is one.
-        latest: the split, if it is by time.
+        group: the name of the group column; None: there is none.
+        latest: the time by which the split is made; None: the split is not by time.
     """
     unit = UNIT if shards.unit else group
     if latest is None:
@@ -207,9 +207,9 @@ def draw_holdout(shards: Shards, share: float, *, group: str | None, latest: Tim
 
 
 def _units(shards: Shards, column: str) -> Iterator[NDArray[np.uint32]]:
-    """Yields a hash of each row's unit, shard by shard; a row without a unit is a unit of its own."""
+    """Yields for each shard a hash of each row's unit, such as its user. A row without a unit gets a hash of its own."""
     at = 0  # of 32 bits: units with the same hash go together
-    for ids in by_shard(shards, column, group_ids):
+    for ids in map_shards(shards, column, group_ids):
         hashes = mix64(ids.view(U64), _HELD_SALT)
         if len(alone := np.flatnonzero(ids == NO_GROUP)):
             hashes[alone] = mix64((at + alone).astype(U64), _HELD_SALT + 1)
@@ -218,14 +218,14 @@ def _units(shards: Shards, column: str) -> Iterator[NDArray[np.uint32]]:
 
 
 def _times(shards: Shards, column: str) -> Iterator[NDArray[Any]]:
-    """Yields the values of a time column, shard by shard; NaN becomes -infinity, so that it is the earliest."""
-    for times in by_shard(shards, column, RawColumn.plain):
+    """Yields for each shard the values of a time column. NaN becomes -infinity, so that it is the earliest."""
+    for times in map_shards(shards, column, RawColumn.plain):
         times = times.astype(np.bytes_) if times.dtype == object else times
         yield np.where(np.isnan(times), -np.inf, times) if times.dtype.kind == "f" else times
 
 
 def _lateness(shards: Shards, column: str, unit: str | None) -> NDArray[np.int32]:
-    """Returns the rank of each row's time, greater is later; int32 [rows]. All rows of a unit have its latest rank."""
+    """Returns each row's rank by time, int32 [rows]; later is greater. All rows of a unit get its latest row's rank."""
     ranks = _ranks(_times(shards, column))
     if unit is None:
         return ranks
@@ -236,14 +236,14 @@ def _lateness(shards: Shards, column: str, unit: str | None) -> NDArray[np.int32
 
 
 def _ranks(pieces: Iterable[NDArray[Any]]) -> NDArray[np.int32]:
-    """Returns the rank of each value among the distinct ones, 0 for the least; int32 [rows]."""
+    """Returns each value's rank among the distinct values of all pieces, int32 [rows]; the least has rank 0."""
     found = [*pieces]
     values = np.unique(np.concatenate(found))
     return np.concatenate([np.searchsorted(values, each).astype(np.int32) for each in found])
 
 
 def _of_runs(order: NDArray[Any], shards: Shards) -> NDArray[Any]:
-    """Returns `order` with each row's value replaced by the greatest in its group's run; unchanged without runs."""
+    """Returns `order` (a number per row), each number replaced by the greatest of its group where `shards` has groups."""
     if shards.runs is None:
         return order
     lengths = np.concatenate(shards.runs)
@@ -251,11 +251,11 @@ def _of_runs(order: NDArray[Any], shards: Shards) -> NDArray[Any]:
 
 
 def _top(order: NDArray[Any], share: float, *, shuffled: bool = False) -> NDArray[np.bool_] | None:
-    """Returns a mask of the rows with the greatest values in `order`: about `share` of all rows, in whole values. None
-    if every choice takes more than half of the rows.
+    """Returns a mask of the rows with the greatest values in `order`, about `share` of all rows. Rows of equal value
+    stay together. None: every choice would take more than half of the rows.
 
     Args:
-        shuffled: the values are hashes, so one that more than half of the rows have may count as the least.
+        shuffled: the values are hashes. One that more than half of the rows have is then never held out.
     """
     values, counts = np.unique(order, return_counts=True)
     most = int(counts.argmax())
@@ -270,13 +270,13 @@ def _top(order: NDArray[Any], share: float, *, shuffled: bool = False) -> NDArra
 
 
 def _nearest(held: NDArray[Any], share: float, rows: int) -> int | None:
-    """Returns the index of the number in `held` nearest to `share` of `rows`; None if each is more than half."""
+    """Returns the index of the number in `held` that is nearest to `share` * `rows`; None: all exceed half of `rows`."""
     off = np.where(held * 2 <= rows, np.abs(held - share * rows), np.inf)
     return int(off.argmin()) if np.isfinite(off).any() else None
 
 
 def _last(shards: Shards, share: float) -> NDArray[np.bool_] | None:
-    """Returns a mask of the window's last rows, in whole spans where these are about `share`; None as in `_top`."""
+    """Returns a mask of the last rows, about `share`: whole spans (such as days) if possible. None as in `_top`."""
     total, runs = shards.total, shards.runs
     starts = np.cumsum(shards.row_counts) - shards.row_counts
     begins: NDArray[Any] = starts[np.flatnonzero(np.diff(shards.spans or [0] * len(starts), prepend=-1))]
@@ -300,10 +300,10 @@ class GroupRuns:
     notes: tuple[str, ...] = ()
 
     def check_sizes(self, sizes: NDArray[np.int64], batch: int) -> None:
-        """Raise DataError if a group has more rows than a batch.
+        """Raise DataError if a group has more than `batch` rows, since a batch holds whole groups.
 
         Args:
-            sizes: the most rows that each run has in an epoch, through all shards; int64 [runs].
+            sizes: the most rows that each group has in an epoch, int64 [groups], in the order of the shards.
         """
         every = np.append(sizes, 0)
         largest = int(np.argmax(every))
@@ -322,13 +322,13 @@ class GroupRuns:
 
 
 def group_runs(shards: Shards, column: str) -> GroupRuns:
-    """Find each group's run of consecutive rows in the shards; see the module.
+    """Returns the shards with the length of each group's run of consecutive rows, and notes on divided groups; see the module.
 
     Raises:
         DataError: the rows of a group do not lie together, or a shard is damaged.
     """
     runs, parts, scattered, where, at = list[NDArray[Any]](), [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], -1, 0
-    for records, ids in zip(shards.rows, by_shard(shards, column, group_ids), strict=True):
+    for records, ids in zip(shards.rows, map_shards(shards, column, group_ids), strict=True):
         starts = run_starts(ids) | (ids == NO_GROUP)
         cuts = np.cumsum(records)
         starts[cuts[cuts < len(ids)]] = True
@@ -360,7 +360,7 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
 
 
 def _value(shards: Shards, column: str, row: int) -> str:
-    """Returns the group that a row belongs to, as text for a message."""
+    """Returns the value of `column` in the row with number `row` over all shards, as text for a message."""
     at = 0
     for piece in map_records(shards, [column], lambda columns: columns[column].plain()):
         if row < at + len(piece):
@@ -378,11 +378,11 @@ _SAMPLING = "training.sampling"
 def class_rates(
     config: SamplingConfig, classes: Sequence[str], counts: Mapping[str, int] | None, task: Task | str
 ) -> list[float]:
-    """Returns how often a row of each class comes in an epoch, on average.
+    """Returns how often a row of each class comes in an epoch on average, such as 0.1 for one row in ten.
 
     Args:
         classes: their names in the order of the model's outputs.
-        counts: rows of each class in the train split, for `balance`.
+        counts: the number of train rows of each class, for `balance`; None: not known.
 
     Raises:
         ConfigError: the label does not allow what `config` says; it names the key.
@@ -410,12 +410,12 @@ def class_weights(
     counts: Mapping[str, int] | None,
     task: Task | str = "binary",
 ) -> list[float] | None:
-    """Returns the loss weight of each class, or None for no weights.
+    """Returns the loss weight of each class; None where `setting` is None.
 
     Args:
-        setting: "balanced" (rows / (classes * rows of the class)), or a weight by class (1 where left out).
+        setting: "balanced" (rows / (classes * rows of the class)), or a weight for each class (1 where left out).
         classes: their names in the order of the model's outputs.
-        counts: rows of each class in the train split, for "balanced".
+        counts: the number of train rows of each class, for "balanced"; None: not known.
     """
     if setting is None:
         return None
@@ -431,7 +431,7 @@ def class_weights(
 
 
 def by_class(given: Mapping[str, float], classes: Sequence[str], where: str) -> list[float]:
-    """Returns the number given for each class, 1 where there is none; ConfigError where a name is not a class."""
+    """Returns the number given for each class, 1 where none is given. ConfigError at `where` for a name that is no class."""
     unknown = [name for name in given if name not in classes]
     if unknown:
         fix = f"the classes are: {', '.join(list(classes)[:20])}"
@@ -471,7 +471,7 @@ def training_data(
     Args:
         shards: the rows in place of the request's examples.
         placement: the devices that train on the rows; None: the CPU.
-        stager: fetches shards from a bucket as they are read; None: they are on this disk.
+        stager: fetches shards from a bucket as they are read; None: the shards are on this disk.
 
     Raises:
         ConfigError, DataError: the rows do not allow what the request asks for; with the reason.
@@ -497,7 +497,7 @@ class TrainingData:
 
     Attributes:
         rows: which rows are trained on and held out.
-        images: the image decoder, which counts what TensorFlow could not decode; None: no input is an image.
+        images: the image decoder, which counts the images that TensorFlow could not decode; None: no input is an image.
     """
 
     def __init__(
@@ -526,7 +526,7 @@ class TrainingData:
         return self._training.total_steps(self.rows.count, groups.batch_count if groups else None)
 
     def epochs(self, step: int) -> float:
-        """Returns the number of epochs that `step` steps make."""
+        """Returns the number of epochs in the first `step` steps."""
         if self._plan.groups is not None:
             return self._plan.groups.epochs(step)
         return step * self._training.batch_size / self.rows.count
@@ -553,7 +553,7 @@ class TrainingData:
         return specs
 
     def stack_reader(self, stack: int, total: int | None = None) -> Callable[[int], Iterator[Batch]]:
-        """Returns a function: from a step to the stacks that begin with its batch, up to step `total` or endlessly."""
+        """Returns a function of a step: it yields stacks from that step's batch on, up to step `total` or endlessly (None)."""
         inputs = Inputs(self._plan.shards, self._transform, self._labeler, ids=self._ids)
 
         def begin(step: int) -> Iterator[Batch]:
@@ -577,12 +577,12 @@ class TrainingData:
 
     @property
     def _compiled(self) -> bool:
-        """Whether XLA compiles the assembly of batches in memory; the rows are the same either way."""
+        """Whether XLA compiles the code that makes batches from rows in memory. The batches are the same either way."""
         jit = "off" if self._training.eager else self._training.jit
         return jit == "on" or (jit == "auto" and repays_compiling(self.total_steps(), self._training.batch_size))
 
     def _seen(self, batches: Iterator[Batch], rows: int) -> Iterator[Batch]:
-        """Yields the batches, and adds `rows` for each to the rows seen: a share of their images may be refused."""
+        """Yields the batches unchanged. Counts `rows` rows for each, of which the image decoder may refuse a share."""
         for each in batches:
             if self.images is not None:
                 self.images.seen += rows
@@ -595,7 +595,7 @@ class TrainingData:
 
     @tf.autograph.experimental.do_not_convert  # as in `tfcore.data.dataset`
     def _placed(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Returns the stacks for this process's devices: a worker's slice of each batch, or prefetched to the GPU."""
+        """Returns the stacks of this process: a worker's slice of each batch; on a GPU they are prefetched."""
         where = self._placement
         if (workers := where.workers) > 1:
             share = slice_of(where.worker, workers)
@@ -605,7 +605,7 @@ class TrainingData:
         return dataset
 
     def holdout(self) -> Iterable[Batch]:
-        """Returns the held-out rows in their order, in batches of one shape."""
+        """Returns the held-out rows in their order, in batches of equal shape."""
         if self._held_out is not None:
             return self._held_out
         batch, shards = min(HOLDOUT_BATCH, self.rows.held_out_count), self._plan.shards
@@ -622,8 +622,8 @@ class TrainingData:
         return self._held_out
 
     def linear_baseline(self) -> LinearModel | None:
-        """Returns a linear model fitted to numbers and categories of all train rows, also held-out ones. None for a
-        task without a linear model, with images, and where the fit is not `cheap`."""
+        """Returns a linear model fitted to the numbers and categories of all train rows, held-out rows too. None if the
+        task has no linear model, an input is an image, or the fit is not `cheap`."""
         layout = self._parameters
         sizes = [entry.size for entry in layout.categorical]
         no_linear = label_task(layout.label).linear is None
@@ -635,10 +635,10 @@ class TrainingData:
         )
 
     def items(self, model: ModelConfig) -> dict[str, NDArray[Any]] | None:
-        """Returns the inputs of each item in the train rows of a two_towers model; None if the items have no index."""
+        """Returns each item's inputs in the train rows, by name. None unless two_towers has an index of its items."""
         if model.name != "two_towers":
             return None
-        return collect(self._batches([*self._parameters.inputs()]), model, self._parameters)
+        return collect_items(self._batches([*self._parameters.inputs()]), model, self._parameters)
 
     def _batches(self, names: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
         dataset = evaluation_dataset(
@@ -651,7 +651,7 @@ class TrainingData:
             yield {name: rows[name].numpy()[rows["valid"].numpy()] for name in names}
 
     def _all_rows(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """Returns these columns of all train rows, held-out ones too, without class weights; in manifest order."""
+        """Returns the columns `names` of all train rows, held-out rows too, in manifest order. Class weights are left out."""
         inside, kept, held_out = self.rows.held_out, self._cache, self._held_out
         if kept is None or self._labeler.weighs_classes or (inside is not None and held_out is None):
             batches = list(self._batches(names))

@@ -5,8 +5,8 @@
     values = StepValues({"learning_rate": Schedule(name="cosine"), "label_smoothing": 0.1}, total=2000)
     values(first=0, count=32)         # {"learning_rate": float32 [32], "label_smoothing": float32 [32]}
 
-The numbers of a call's steps go to the compiled loop as tensors. They are a function of the step alone, so that a
-training which is resumed at step s goes on with the numbers of step s. Only a schedule of Keras imports TensorFlow.
+The compiled loop gets the numbers of a call's steps as tensors. Each number depends on the step alone, so that a training
+that resumes at step s goes on with the numbers of step s. Only a schedule of Keras imports TensorFlow.
 """
 
 import math
@@ -106,17 +106,17 @@ class Schedule(Frozen):
 
     @property
     def initial(self) -> Any:
-        """The highest value of `cosine`, from which it falls."""
+        """The highest value of the schedule `cosine`, from which it falls."""
         return self.settings.get("initial", INITIAL)
 
     @property
     def warmup_steps(self) -> Any:
-        """The number of steps in which `cosine` rises from near zero."""
+        """The number of steps in which the schedule `cosine` rises from near zero."""
         return self.settings.get("warmup_steps", 0)
 
     @property
     def restart(self) -> Any:
-        """The step at which `cosine`, fallen to 0, starts once more; 0: no restart."""
+        """The step at which the schedule `cosine`, fallen to 0, begins a second time; 0: it does not."""
         return self.settings.get("restart", 0)
 
 
@@ -124,7 +124,7 @@ Scheduled = Number | Schedule
 
 
 def check_settings(name: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise ValueError for a setting that `name` of Keras does not have."""
+    """Raise ValueError for a setting in `given` that is not among `known`, the settings that `name` of Keras has."""
     for setting in given:
         if setting not in known:
             has = did_you_mean(setting, [*known], f"it has {', '.join(sorted(known))}")
@@ -132,11 +132,10 @@ def check_settings(name: str, given: Iterable[str], known: Iterable[str]) -> Non
 
 
 def cosine(schedule: Schedule, first: int, count: int, total: int) -> NDArray[np.float32]:
-    """Returns the numbers of steps first .. first + count - 1 (step 0 is the first) of `total`; float32 [count].
+    """Returns the values of `schedule` at steps first .. first + count - 1 of `total`, counted from 0; float32 [count].
 
-    A warm-up rises from near zero, then half a cosine falls to 0. With a restart before the end both come twice.
-    Computed in float64.
-    """
+    A warm-up rises from near zero, then half a cosine falls to 0. With a restart before the end both happen twice. The
+    values are computed in float64."""
     warmup, restart = schedule.warmup_steps, schedule.restart if schedule.restart < total else 0
     step = np.arange(first, first + count, dtype=np.float64)
     again = step >= restart
@@ -150,7 +149,7 @@ def cosine(schedule: Schedule, first: int, count: int, total: int) -> NDArray[np
 
 
 def fault(name: str, value: float) -> str | None:
-    """Returns why a scheduled number cannot have this value; None when it can."""
+    """Returns why the scheduled number `name` cannot have this value; None if it can."""
     if not math.isfinite(value):
         return f"{name} is {value}, which is not a finite number"
     if abs(value) > _LARGEST or (value and abs(value) < _SMALLEST):
@@ -166,7 +165,7 @@ def check_schedules(names: Iterable[str], task: Task | str, *, user: bool) -> No
     """Raise ConfigError for a scheduled number that the training does not read.
 
     Args:
-        user: whether the model, loss or task is the user's, and may read other names.
+        user: whether the model, loss or task is the user's own, which may read other names.
     """
     kind = task_of(task)
     for name in names:
@@ -190,7 +189,7 @@ class StepValues:
     """The scheduled numbers of a training of `total` steps; see the module.
 
     Args:
-        progress: whether `PROGRESS` is among them.
+        progress: whether the numbers include `PROGRESS`, the share of the steps that are done.
 
     Attributes:
         initial_progress: the progress at step 0: 0.0, or more after a warm start.
@@ -204,7 +203,7 @@ class StepValues:
         self.names = list(self._of)
 
     def __call__(self, first: int, count: int) -> Values:
-        """Returns each number at steps first .. first + count - 1; float32 [count].
+        """Returns the values of each number at steps first .. first + count - 1, float32 [count] by name.
 
         Raises:
             ConfigError: a schedule of Keras gives a value that the number cannot have.
@@ -212,7 +211,7 @@ class StepValues:
         return {name: of(first, count) for name, of in self._of.items()}
 
     def at(self, step: int) -> dict[str, float]:
-        """Returns each number at one step, without the progress, which follows from the step."""
+        """Returns the value of each number at `step`, except for the progress, which follows from the step."""
         return {name: float(values[0]) for name, values in self(step, 1).items() if name != PROGRESS}
 
     def _progress(self, first: int, count: int) -> NDArray[np.float32]:

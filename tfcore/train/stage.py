@@ -2,10 +2,10 @@
 
     train(TrainRequest(...), Path("out"), monitor)      # {"steps": 2000, "final_loss": 0.41, "traces": 1, ...}
 
-`out` gets `weights` (a TensorFlow checkpoint of every model variable), `model.json`, `history.json`, where it is cheap
-linear.npz, the linear baseline of the same rows, and for two_towers items.npz, the items of the train rows. Given a
-folder for checkpoints, a killed or stopped training continues where the last checkpoint was taken and ends at the same
-bits as one that was never interrupted: same order of rows, same masks, same compiled mode.
+`out` gets `weights` (a TensorFlow checkpoint of every model variable), `model.json` and `history.json`. It gets linear.npz,
+the linear baseline of the same rows, if that is cheap, and for two_towers items.npz, the items of the train rows. With a
+folder for checkpoints a killed or stopped training resumes from its last checkpoint. It ends with the same bits as one that
+was never interrupted: same order of rows, same dropout masks, same compiled mode.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from tfcore.models.towers.item_index import FILE as ITEMS
 from tfcore.train.callbacks import Checkpointing, EarlyStopping, Recorder, Summaries, Trial, optuna_prune
 from tfcore.train.eager import eagerly
 from tfcore.train.request import Pruning, TrainRequest
-from tfcore.train.strategy import detect_placement, place
+from tfcore.train.strategy import detect_placement, set_up
 from tfcore.train.trainer import Callback, TrainingSession
 
 
@@ -40,18 +40,18 @@ def train(
     shards: Shards | None = None,
     pruning: Pruning | None = None,
 ) -> dict[str, Any]:
-    """Train as `request` says; see the module. With `shards`, on their rows instead of the request's examples.
+    """Train as `request` says; see the module. `shards`, if given, are used in place of the request's examples.
 
     Args:
-        remote: fetches shards from a bucket while others are trained on; changes no result.
-        pruning: the study that may end a trial early; not asked where several processes train.
+        remote: fetches shards from a bucket while others are trained on; it does not change the result.
+        pruning: the study that may end a trial early; ignored where several processes train.
 
     Returns:
         steps, rows (of one epoch), epochs, seconds, steps_per_second, final_loss, lowest_loss, best_loss and best_step
-        (on the holdout), stopped ("end" or "early"), skipped (steps that were not finite), refused_images (that TensorFlow
-        could not decode, each time they were read), traces, jit ("jit", "graph" or "eager"), threads, strategy, replicas,
-        workers, parameters, resumed_from; warm_start, if there was one; of float16 loss_scale (its last value, and the
-        steps skipped to find it); of a trial holdout_loss and holdout_losses. Of a worker but the chief: steps, worker.
+        (on the holdout), stopped ("end" or "early"), skipped (steps that were not finite), refused_images (how often
+        TensorFlow could not decode one), traces, jit ("jit", "graph" or "eager"), threads, strategy, replicas, workers,
+        parameters, resumed_from. After a warm start also warm_start; with float16 loss_scale (its last value, and the steps
+        skipped to find it); in a trial holdout_loss, holdout_losses. A worker that is not the chief: only steps, worker.
 
     Raises:
         Cancelled: on request, after a checkpoint was saved.
@@ -64,7 +64,7 @@ def train(
         callbacks = default_callbacks(request, None if placement.workers > 1 else pruning)
         with eagerly() if request.training.eager else contextlib.nullcontext():
             session = TrainingSession(
-                request, monitor, callbacks, stager=stager, shards=shards, devices=lambda: place(placement, gpus=gpus)
+                request, monitor, callbacks, stager=stager, shards=shards, devices=lambda: set_up(placement, gpus=gpus)
             )
             session.run()
         if not session.placement.chief:
@@ -76,7 +76,7 @@ def train(
 
 
 def default_callbacks(request: TrainRequest, pruning: Pruning | None = None) -> list[Callback]:
-    """Returns the callbacks that the request enables: history, early stopping, summaries, trial, checkpoints."""
+    """Returns the callbacks that the request turns on: history, early stopping, summaries, trial, checkpoints."""
     config = request.training
     callbacks: list[Callback] = [Recorder()]
     early = EarlyStopping(config.early_stopping) if config.early_stopping else None
@@ -91,7 +91,7 @@ def default_callbacks(request: TrainRequest, pruning: Pruning | None = None) -> 
 
 
 def write(session: TrainingSession, out: Path) -> dict[str, Any]:
-    """Write all files of the output (see the module), and return the result of `train`."""
+    """Write all output files into `out` (see the module), and return the result of `train`."""
     request = session.request
     out.mkdir(parents=True, exist_ok=True)
     build.save_weights(session.model, out / build.WEIGHTS)
@@ -113,12 +113,12 @@ def write(session: TrainingSession, out: Path) -> dict[str, Any]:
 
 
 def history(session: TrainingSession) -> list[dict[str, Any]]:
-    """Returns the figures that were recorded in the training, by step."""
+    """Returns the points of the training's history, each with a step and the figures that were recorded at it."""
     return _recorder(session).history
 
 
 def facts(session: TrainingSession) -> dict[str, Any]:
-    """Returns the result of `train`; warns of skipped steps and of refused images."""
+    """Returns the result of `train`. Logs warnings about skipped steps and refused images."""
     step, recorder = session.step, _recorder(session)
     early = next((callback for callback in session.callbacks if isinstance(callback, EarlyStopping)), None)
     if lost := recorder.skipped - recorder.retryable:

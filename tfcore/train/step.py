@@ -1,18 +1,18 @@
-"""One training step in pieces: forward, gradients, update, whole or in micro-batches; `tfcore.train.loop` compiles it.
+"""One training step in separate pieces: the forward pass, the gradients, the update. `tfcore.train.loop` compiles them.
 
     step = TrainStep(model=model, head="binary", optimizer=optimizer, counter=counter)
-    kept = step.copy_moving_averages()                             # what a skipped step puts back
-    part = step.part(batch)                        # the batch's loss and gradients, all of it at once
-    done = step.apply_if_finite(part, kept)        # applied to the variables, or skipped if it is not finite
+    kept = step.copy_moving_averages()             # copies, which a skipped step restores
+    part = step.part(batch)                        # the loss and the gradients of a whole batch
+    done = step.apply_if_finite(part, kept)        # updates the variables, or skips the step if `part` is not finite
 
-A batch may come in parts: each is given the summed weight of the whole batch and its share of the rows, and the sums of
-the parts' losses, objectives and gradients are then those of the whole batch:
+A batch may be computed in parts. Each part is given the summed weight of the whole batch, and its share of the rows. So the
+sums of the parts' losses, objectives and gradients are those of the whole batch:
 
     total = tf.reduce_sum(step.row_weights(batch))
     parts = [step.part(rows, total=total, share=0.5, first_row=first) for rows, first in ((upper, 0), (lower, 128))]
-    part = accumulate(step, batch, total=total)               # the same in micro-batches: the memory of one of them
+    part = accumulate(step, batch, total=total)    # the same in micro-batches, which take the memory of one of them
 
-`part` writes no variable but a layer's moving averages; `apply_if_finite` writes all others.
+`part` writes no variables but a layer's moving averages; `apply_if_finite` writes all other variables.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +45,7 @@ _NAMES = 8
 
 @dataclass(frozen=True)
 class Part:
-    """The loss, objective and gradients of some rows, as their share of the batch's: the parts of a batch sum to it."""
+    """The loss, objective and gradients of some rows of a batch; summed over all parts, they are those of the batch."""
 
     loss: tf.Tensor
     """float32 scalar: the weighted mean of the rows' losses, in the label's units."""
@@ -57,7 +57,7 @@ class Part:
 
 @dataclass(frozen=True)
 class StepResult:
-    """The outcome of a step; bool scalars."""
+    """What happened in a step: two bool scalars."""
 
     applied: tf.Tensor
     """False: the step was not finite, and changed nothing but the count of steps."""
@@ -67,17 +67,17 @@ class StepResult:
 
 @dataclass(frozen=True)
 class StepConfig:
-    """What a training step does besides the gradient of the rows' loss."""
+    """The settings of a training step: what it does besides computing the gradient of the rows' loss."""
 
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     values: tuple[str, ...] = ("learning_rate",)
-    """The numbers that every step is given as tensors, "learning_rate" among them. Those of `tfcore.train.schedule.MEANINGS` are
-    read here, others by the model or its loss."""
+    """The names of the scheduled numbers that every step gets as tensors, with "learning_rate". `TrainStep` reads those of
+    `tfcore.train.schedule.MEANINGS`; the model or its loss reads the others."""
     limit: int = LIMIT
-    """So many steps in a row whose loss or gradients are not finite end the training."""
+    """The training ends after so many steps in a row whose loss or gradients are not finite."""
     label_std: float = 1.0
-    """For labels with a unit: gradients are of the error in standard deviations, so that learning rate and clipping
-    mean the same whatever the label's unit. The reported loss stays in the label's unit squared."""
+    """The standard deviation of a label with a unit; the objective measures errors by it. So learning rate and clipping
+    mean the same in any unit. The reported loss stays in the label's unit squared."""
     clip_norm: float | None = None
     """The largest global norm of the gradients."""
     offsets: Sequence[float] | None = None
@@ -102,10 +102,10 @@ class StepConfig:
         rates: Sequence[float] | None,
         values: Sequence[str],
     ) -> Self:
-        """Returns the config of a training's steps.
+        """Returns the settings of a training's steps, from its request, its model and its head.
 
         Args:
-            rates: how often a row of each class comes in an epoch; None: once.
+            rates, values: how often a row of each class comes in an epoch (None: once); names of the scheduled numbers.
         """
         config, label, retrieval = request.training, request.transform.label, None
         if config.retrieval is not None:
@@ -128,12 +128,12 @@ class TrainStep:
     """One training step in pieces: the forward pass, the gradients, the update.
 
     Args:
-        model: takes the batch without "label" and "weight", gives [rows, outputs]; in training an ensemble may give
-            [rows, members, outputs], and each member has a loss.
-        head: decides the loss; a task's name stands for its head.
+        model: takes the batch without "label" and "weight", gives [rows, outputs]. In training an ensemble may give
+            [rows, members, outputs]; then each member has a loss.
+        head: computes the loss; the name of a task stands for the task's head.
         optimizer: built for the model's trainable variables.
         counter: int64 variable, counted up by one each step.
-        log: told once, while the step is traced, which variables no gradient reaches.
+        log: gets one line, while the step is traced, with the variables that no gradient reaches.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class TrainStep:
         return [tf.identity(variable) for variable in self._moving]
 
     def row_weights(self, batch: Batch) -> tf.Tensor:
-        """Returns the weight of each row in the loss, without calling the model. float32 [rows]"""
+        """Returns the weight of each row in the loss, float32 [rows]. Does not call the model."""
         return self._targets(batch)[1]
 
     def part(
@@ -173,12 +173,12 @@ class TrainStep:
         share: tf.Tensor | float | None = None,
         first_row: tf.Tensor | int | None = None,
     ) -> Part:
-        """Returns the loss and gradients of `batch`; all three arguments are None where it is the whole batch.
+        """Returns the loss and gradients of `batch`: a whole batch if all other arguments are None, else a part of one.
 
         Args:
             total: the summed `row_weights` of the whole batch; float32 scalar.
-            share: the share of the batch's rows that these are, by which the model's own losses are multiplied.
-            first_row: the index of their first row in the whole batch, so that dropout is the same as in one piece.
+            share: the part's share of the whole batch's rows, by which the model's own losses are multiplied.
+            first_row: the index of the part's first row in the whole batch, on which dropout masks depend.
         """
         if self.head.train_step is not None:
             return self._users(batch)
@@ -220,7 +220,7 @@ class TrainStep:
         return Part(loss, objective, gradients)
 
     def _users(self, batch: Batch) -> Part:
-        """Returns the loss and gradients of the task's own train_step."""
+        """Returns the loss and gradients from the train_step of a user's task."""
         assert self.head.train_step is not None
         trained = self.model.trainable_variables
         loss, gradients = self.head.train_step(self.model, batch)
@@ -232,7 +232,7 @@ class TrainStep:
         return Part(loss, loss, filled)
 
     def _note(self, unreached: Sequence[str]) -> None:
-        """Log the variables that no gradient reaches, since the optimizer silently takes zeros for their gradients."""
+        """Log variables that no gradient reaches, each once: the optimizer silently takes zeros for their gradients."""
         if new := [path for path in unreached if path not in self.unreached]:
             self.unreached += new
             self._log(
@@ -245,7 +245,7 @@ class TrainStep:
         return tf.math.is_finite(tf.linalg.global_norm(part.gradients)) & tf.math.is_finite(part.objective)
 
     def apply_if_finite(self, part: Part, kept: Sequence[tf.Tensor]) -> StepResult:
-        """Apply a whole batch's gradients if they and its objective are finite, else restore `kept`; count the step."""
+        """Apply gradients if they and the objective are finite, else restore the moving averages `kept`. Counts the step."""
         norm = tf.linalg.global_norm(part.gradients)
         ok = tf.math.is_finite(norm) & tf.math.is_finite(part.objective)
         gradients = self.clipped(part.gradients, norm)
@@ -261,21 +261,21 @@ class TrainStep:
 
         applied = tf.cond(ok, apply, skip)
         self.counter.assign_add(1)
-        return StepResult(applied, self.retryable(applied, part.objective))
+        return StepResult(applied, self.update_loss_scale(applied, part.objective))
 
-    def retryable(self, applied: tf.Tensor, objective: tf.Tensor) -> tf.Tensor | None:
-        """Report a step's outcome to the loss scale; return whether a smaller one may fix it, None without a scale."""
+    def update_loss_scale(self, applied: tf.Tensor, objective: tf.Tensor) -> tf.Tensor | None:
+        """Update the loss scale after a step. Returns whether a smaller scale may mend a skipped step; None: no loss scale."""
         return None if self.scale is None else self.scale.update(applied, tf.math.is_finite(objective))
 
     def clipped(self, gradients: Sequence[tf.Tensor], norm: tf.Tensor) -> list[tf.Tensor]:
-        """Returns the gradients, shortened to `clip_norm` where their global `norm` is above it."""
+        """Returns the gradients, scaled down to the global norm `clip_norm` if their global norm, `norm`, is larger."""
         if (most := self.config.clip_norm) is None:
             return list(gradients)
         scale = most / tf.maximum(norm, most)
         return [gradient * scale for gradient in gradients]
 
     def set_rate(self) -> None:
-        """Set the optimizer's learning rate to the step's."""
+        """Set the optimizer's learning rate to the scheduled one of the current step."""
         self.optimizer.learning_rate = step_value("learning_rate")
 
     def apply(self, gradients: Sequence[tf.Tensor]) -> None:
@@ -299,12 +299,12 @@ class TrainStep:
             variable.assign(value)
 
     def plain_losses(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the loss and the weight of each row as in prediction: without dropout and without scheduled numbers.
-        float32 [rows] each."""
+        """Returns the loss and the weight of each row, float32 [rows] each. As in prediction there is no dropout, and
+        no scheduled number applies."""
         return self.head.loss(batch, self._output(batch, training=False)), tf.cast(batch["weight"], tf.float32)
 
     def losses_and_predictions(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the loss and the prediction of each row, by the head as in the evaluation."""
+        """Returns the loss and the prediction of each row, computed as in the evaluation."""
         output = self._output(batch, training=False)
         return self.head.loss(batch, output), self.head.predictions(output)
 
@@ -380,11 +380,11 @@ def accumulate(
     share: float = 1.0,
     first_row: tf.Tensor | int = 0,
 ) -> Part:
-    """Returns the loss and gradients of `batch`, summed over as many micro-batches as the step is configured for.
+    """Returns the loss and gradients of `batch`, summed over `StepConfig.micro_batches` equal parts, one after another.
 
     Args:
         total: the summed row weights of the whole batch.
-        share, first_row: for a replica's rows: their share of the whole batch, and the index of their first row in it.
+        share, first_row: as of `TrainStep.part`, where `batch` has the rows of one replica.
     """
     count = step.config.micro_batches
     size = tf.shape(batch["weight"])[0] // count
@@ -404,7 +404,7 @@ def accumulate(
 
 
 def _cut(value: tf.Tensor, first: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Returns rows first .. first + size - 1, the sizes of all other dimensions kept."""
+    """Returns the rows first .. first + size - 1 of `value`. The static sizes of all other dimensions are kept."""
     rest = value.shape[1:]
     begin = tf.concat([[first], tf.zeros([len(rest)], tf.int32)], 0)
     cut = tf.slice(value, begin, tf.concat([[size], tf.constant(rest.as_list(), tf.int32)], 0))

@@ -1,20 +1,20 @@
-"""The devices of a training: one, several mirrored ones, or a worker of a cluster; and the learner over several replicas.
+"""The devices of a training: one, several mirrored ones, or a worker of a cluster; and the learner on several replicas.
 
     placement = detect_placement(request, log=monitor.log)        # on this machine: Placement("mirrored", replicas=2)
-    placement = place(placement, gpus=len(tf.config.list_physical_devices("GPU")))
+    placement = set_up(placement, gpus=len(tf.config.list_physical_devices("GPU")))
     with placement.scope():
-        learner = DistributedLearner(placement=placement, model=..., ...)         # else as tfcore.train.loop.Learner
+        learner = DistributedLearner(placement=placement, model=..., ...)     # else like tfcore.train.loop.Learner
     stacks = dataset.map(slice_of(worker=1, workers=2))   # [K, 256, ...] -> [K, 128, ...]
 
-All devices are in this process. Logical CPU devices must be configured before TensorFlow first computes something, and
-a worker joins its cluster (TF_CONFIG) before that.
+Mirrored devices are all in this process. Logical CPU devices must be configured before TensorFlow first computes
+something. A worker must join its cluster, which the environment variable TF_CONFIG names, before that, too.
 
-Each replica takes the gradient of its rows' share of the batch's loss: the sum of weighted losses over the weight of the
-*whole* batch, so that the shares add up to what one device computes, and it matters not which worker has which rows. One
-all-reduce a step carries gradients and loss; from then on every replica has the same numbers, and decides alike: clip,
-apply, or skip. The loop is outside of `strategy.run`, since TensorFlow allows neither a loop nor a condition around the
-optimizer inside; only the gradients are compiled with XLA, for the same reason. Micro-batches are those of a replica's
-rows, added up before the all-reduce; a loss scale is decided on after it, so that all replicas skip and scale together.
+Each replica takes the gradient of its part of the batch's loss: the weighted sum of its rows' losses, divided by the weight
+of the *whole* batch. So the parts add up to what one device computes, and any worker may have any rows. One all-reduce a
+step sums gradients and loss. From then on every replica has the same numbers and decides the same: clip, apply, or skip.
+The loop is outside of `strategy.run`, since TensorFlow allows neither a loop nor a condition around the optimizer inside.
+For the same reason XLA compiles only the gradients. Micro-batches are parts of a replica's rows, added up before the
+all-reduce. The loss scale is updated after the all-reduce, so that all replicas skip and scale together.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tfcore.train.step import StepResult
 _DEVICES: dict[Device, str] = {"cpu": "the CPU", "gpu": "one GPU", "mirrored": "all GPUs"}
 
 
-def choose(
+def choose_placement(
     request: TrainRequest,
     *,
     gpus: int = 0,
@@ -55,13 +55,13 @@ def choose(
     work: Work | None = None,
     log: Callable[[str], None] = lambda line: None,
 ) -> Placement:
-    """Returns the placement that `training.strategy` of a request stands for.
+    """Returns the devices that `training.strategy` means on a machine with these GPUs, CPU devices and workers.
 
     Args:
-        gpus, cpus: GPUs, and logical CPU devices that this process has configured.
-        cluster: the workers that TF_CONFIG names and which of them this is, where it is set.
-        work: what the training computes, if that is known: `auto` takes the device where it ends first.
-        log: told what `auto` chose where there is a GPU, and why.
+        gpus, cpus: the number of GPUs, and of the logical CPU devices that this process has configured.
+        cluster: the workers' addresses and this worker's number, from TF_CONFIG; None: it is not set.
+        work: the amount of computation; None: unknown. `auto` takes the device where the training ends first.
+        log: gets a line with what `auto` chose and why, if there is a GPU.
 
     Raises:
         ConfigError: the devices are not there, or cannot split a batch evenly.
@@ -120,11 +120,11 @@ def _check_split(batch: int, micro: int, parts: int, what: str) -> None:
 def detect_placement(
     request: TrainRequest, *, shards: Shards | None = None, log: Callable[[str], None] = lambda line: None
 ) -> Placement:
-    """Returns the placement of a request for this machine's devices and TF_CONFIG; ConfigError if there is none.
+    """Returns the placement of a request on this machine's devices, and by TF_CONFIG; ConfigError if none is possible.
 
     Args:
-        shards: the rows in place of the request's examples.
-        log: see `choose`.
+        shards: the rows that are used in place of the request's examples.
+        log: see `choose_placement`.
     """
     cluster = given_cluster() if request.training.strategy == "multi_worker" else None
     gpus = len(tf.config.list_physical_devices("GPU"))
@@ -134,7 +134,7 @@ def detect_placement(
     if gpus:
         given = (part.result["splits"].get(part.split, {}).get("rows", 0) for part in request.examples)
         work = work_of(request, rows=shards.total if shards else sum(given))
-    placement = choose(request, gpus=gpus, cpus=cpus, cluster=cluster, work=work, log=log)
+    placement = choose_placement(request, gpus=gpus, cpus=cpus, cluster=cluster, work=work, log=log)
     if placement.several and isinstance(shards, InMemoryShards):
         raise ConfigError(
             "multi_worker trains in several processes, which do not share rows in memory",
@@ -150,7 +150,7 @@ TF_CONFIG = "TF_CONFIG"
 
 @dataclass(frozen=True)
 class Placement:
-    """The devices that `training.strategy` stands for in this process; `place` sets them up."""
+    """The devices that this process trains on by `training.strategy`. They are ready once `set_up` has set them up."""
 
     name: Name
     replicas: int = 1
@@ -161,7 +161,7 @@ class Placement:
     logical: bool = False
     """The replicas are logical CPU devices, since there are no two GPUs."""
     strategy: tf.distribute.Strategy | None = None
-    """TensorFlow's strategy, which `place` makes; None: one device."""
+    """TensorFlow's strategy, which `set_up` makes; None: one device."""
     device: str | None = None
 
     @property
@@ -180,22 +180,22 @@ class Placement:
         return self.name != "cpu" and not self.logical and bool(tf.config.get_visible_devices("GPU"))
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns the context manager in which variables are made and changed."""
+        """Returns the context manager in which variables have to be made and changed."""
         if self.strategy is not None:
             return self.strategy.scope()
         return self.device_scope()
 
     def device_scope(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns the context manager in which ops run, on `device` if there is one."""
+        """Returns the context manager in which ops run on `device`; without a device it does nothing."""
         return tf.device(self.device) if self.device else contextlib.nullcontext()
 
     def facts(self) -> dict[str, Any]:
-        """Returns the facts of the placement for a training's result."""
+        """Returns the strategy and the numbers of replicas and workers, for a training's result."""
         return {"strategy": self.name, "replicas": self.replicas, "workers": self.workers}
 
 
-def place(placement: Placement, *, gpus: int = 0) -> Placement:
-    """Set up the devices; returns the placement with its strategy or its device.
+def set_up(placement: Placement, *, gpus: int = 0) -> Placement:
+    """Set up the devices of a placement. Returns the placement with its `strategy`, or its `device`, set.
 
     Raises:
         ConfigError: this process has computed already, and cannot join a cluster any more.
@@ -218,8 +218,8 @@ def _mirrored(*devices: str) -> tf.distribute.Strategy:
 
 @functools.cache  # a process joins a cluster once, and to let it go takes ten seconds: it waits for a look at the others' health
 def _multi_worker(cluster: str, gpus: int) -> tf.distribute.Strategy:
-    """Returns the strategy of this worker in the cluster that the TF_CONFIG `cluster` names; waits until all other
-    workers are there."""
+    """Join the cluster, and return this worker's strategy. Waits until all other workers have joined. `cluster` is the
+    text of TF_CONFIG."""
     kind = tf.distribute.experimental.CommunicationImplementation
     # the ring sums in one order, whatever the timing; NCCL's own on GPUs
     options = tf.distribute.experimental.CommunicationOptions(implementation=kind.AUTO if gpus else kind.RING)
@@ -236,8 +236,8 @@ def _multi_worker(cluster: str, gpus: int) -> tf.distribute.Strategy:
 
 @contextlib.contextmanager
 def _ending_with_parent() -> Iterator[None]:
-    """Within the block this process ends when its parent ends or tells it to, even while native code keeps Python from
-    running, as waiting for other workers does."""
+    """Within the block this process ends when its parent ends or asks it to. This works even where native code keeps
+    Python from running, such as the wait for other workers."""
     pipe = lifeline()
     if pipe is None:
         yield
@@ -252,7 +252,7 @@ def _ending_with_parent() -> Iterator[None]:
 
 
 def given_cluster() -> tuple[list[str], int] | None:
-    """Returns the workers' addresses and this worker's number from the environment's TF_CONFIG; None without one."""
+    """Returns the workers' addresses and this worker's number, from the environment's TF_CONFIG; None: not set."""
     text = os.environ.get(TF_CONFIG)
     if not text:
         return None
@@ -264,8 +264,8 @@ def given_cluster() -> tuple[list[str], int] | None:
 
 
 def workers_of(tf_config: Mapping[str, Any]) -> tuple[list[str], int]:
-    """Returns the workers' addresses and the number of this worker from a parsed TF_CONFIG; ConfigError if it names
-    none."""
+    """Returns the workers' addresses and the number of this worker from a parsed TF_CONFIG. ConfigError if it names no
+    workers, or not this one."""
     where, fix = "TF_CONFIG", '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
     cluster, task = tf_config.get("cluster"), tf_config.get("task")
     if not isinstance(cluster, dict) or not isinstance(task, dict):
@@ -281,7 +281,7 @@ def workers_of(tf_config: Mapping[str, Any]) -> tuple[list[str], int]:
 
 
 def slice_of(worker: int, workers: int) -> Callable[[Batch], Batch]:
-    """Returns a function that cuts this worker's rows out of each batch of a stack, [steps, rows, ...]."""
+    """Returns a function that takes a stack, [batches, rows, ...] by name, and keeps this worker's rows of each batch."""
 
     def sliced(stack: Batch) -> Batch:
         size = stack["weight"].shape[1] // workers
@@ -295,8 +295,8 @@ SUM = tf.distribute.ReduceOp.SUM
 
 
 class DistributedLearner(Learner):
-    """A learner over several replicas; see the module. A stack holds whole batches, which the replicas of this process
-    split; with several workers it holds this worker's slice of each."""
+    """A learner on several replicas; see the module. In one process a stack holds whole batches, which the replicas
+    divide. With several workers a stack holds this worker's slice of each batch."""
 
     def __init__(self, *, placement: Placement, **keywords: Any):
         assert placement.strategy is not None
@@ -339,7 +339,7 @@ class DistributedLearner(Learner):
             return super().evaluate(batches)
 
     def from_chief(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns the chief's `values` on every worker. All workers must call it, with equally many values."""
+        """Returns the chief's `values` on every worker. All workers must call this, each with as many values."""
         addends = values if self._placement.chief else np.zeros_like(values)
         with self._placement.scope():
             return np.asarray(self._summed(tf.constant(addends, tf.float64)))
@@ -356,8 +356,8 @@ class DistributedLearner(Learner):
         return self._strategy.experimental_local_results(value)[0]
 
     def _choose_mode(self, stack: Stack) -> None:
-        """Compile the gradients if XLA takes them. The trial changes nothing and runs no collective, since one that is
-        interrupted in the middle of a step is lost for the process."""
+        """Compile the gradients by XLA if it can. The trial changes no variable, and runs no collective operation: one
+        that fails in the middle of a step would be lost for the process."""
         self._mode = "graph"
         if self._jit == "off":
             return
@@ -412,7 +412,7 @@ class DistributedLearner(Learner):
         # a condition on what all replicas have alike, and outside of strategy.run
         applied = tf.cond(self._first(finite), apply, skip)
         self.train_step.counter.assign_add(1)
-        retryable = self.train_step.retryable(applied, self._first(objective))
+        retryable = self.train_step.update_loss_scale(applied, self._first(objective))
         return self._first(loss), weight, StepResult(applied, retryable)
 
     def _apply(self, gradients: list[tf.Tensor], values: dict[str, tf.Tensor]) -> None:
@@ -422,8 +422,8 @@ class DistributedLearner(Learner):
     def _replica_part(
         self, batch: Stack, values: dict[str, tf.Tensor], total: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-        """Returns a batch's loss, its objective, whether objective and gradients are finite, and the clipped gradients;
-        all are the same on every replica. Runs in a replica."""
+        """Returns the loss and the objective of a batch, whether objective and gradients are finite, and the clipped
+        gradients. Runs within a replica; all replicas return the same."""
         context = tf.distribute.get_replica_context()
         rows, first = self._share(batch, context.replica_id_in_sync_group)
         parts = (self._compiled or self._part_of_rows)(rows, first, values, total)
@@ -436,7 +436,7 @@ class DistributedLearner(Learner):
     def _part_of_rows(
         self, rows: Stack, first_row: tf.Tensor, values: dict[str, tf.Tensor], total: tf.Tensor
     ) -> list[tf.Tensor]:
-        """Returns gradients, loss and objective of a replica's rows, as parts of the whole batch's."""
+        """Returns gradients, loss and objective of a replica's rows; their sums over replicas are those of the batch."""
         share = 1.0 / self._placement.replicas
         with stepping(values) as read:  # a replica runs in a thread of its own
             part = self._part(rows, total=total, share=share, first_row=first_row)
@@ -444,7 +444,7 @@ class DistributedLearner(Learner):
         return [*part.gradients, part.loss, part.objective]
 
     def _share(self, batch: Stack, replica: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Returns a replica's rows of a batch, and the index of their first row in the whole batch."""
+        """Returns the rows of a batch that a replica computes, and the index of the first of these rows in the whole batch."""
         if self._placement.several:
             return dict(batch), tf.constant(self._placement.worker * self.batch)
         share = self.batch // self._placement.replicas
@@ -453,9 +453,9 @@ class DistributedLearner(Learner):
             return {key: value[first : first + share] for key, value in batch.items()}, first
 
 
-def agreement(learner: DistributedLearner) -> Callable[[StepPlan], StepPlan]:
-    """Returns the function that gives all workers the chief's plan, for `tfcore.train.loop.run`. A collective's name
-    includes its place in the loop, so that all workers must make the same steps in the same calls."""
+def follow_chief(learner: DistributedLearner) -> Callable[[StepPlan], StepPlan]:
+    """Returns a function for `tfcore.train.loop.run` that replaces a worker's plan of its next steps by the chief's. All
+    workers must make the same steps in the same calls, since a collective operation's name includes its place in the loop."""
 
     def agreed(turn: StepPlan) -> StepPlan:
         stop, steps = learner.from_chief(np.asarray([float(turn.stop), float(turn.steps)])).tolist()
@@ -464,8 +464,8 @@ def agreement(learner: DistributedLearner) -> Callable[[StepPlan], StepPlan]:
     return agreed
 
 
-def same_start(learner: DistributedLearner, step: int | None, checkpoints: Path | None) -> None:
-    """Raise StoreError unless all workers found the chief's checkpoint; `step` None means none was found."""
+def check_same_checkpoint(learner: DistributedLearner, step: int | None, checkpoints: Path | None) -> None:
+    """Raise StoreError unless this worker found the checkpoint of the same step as the chief. `step` None: it found none."""
     own_step = -1 if step is None else step
     chief_step = int(learner.from_chief(np.asarray([own_step], np.float64))[0])
     if own_step != chief_step:

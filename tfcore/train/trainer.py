@@ -1,4 +1,4 @@
-"""A training in this process: rows, model, learner, scheduled numbers, and callbacks that act between calls of the steps.
+"""A training in this process: rows, model, learner, scheduled numbers, and callbacks between calls of the compiled steps.
 
     class Bell(Callback):
         def actions(self, session):
@@ -8,7 +8,7 @@
     session.run()                                     # trains; raises Cancelled where it was stopped
     session.model, session.step, session.end_reason   # the trained model, 2000, "end"
 
-`tfcore.train.stage.train` runs one with the callbacks that the request asks for, and writes the output.
+`tfcore.train.stage.train` runs a session with the callbacks that the request asks for, and writes the output.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tfcore.models import build
 from tfcore.models.config import CHOOSING
 from tfcore.models.inputs import has_members
 from tfcore.models.members import CHOICE
-from tfcore.runtime.devices import numerics, prepare, relaxed, using_numerics
+from tfcore.runtime.devices import numerics, prepare, relaxed_numerics, using_numerics
 from tfcore.train.checkpoints import Checkpoints, Found, Variables
 from tfcore.train.cost import choose_jit
 from tfcore.train.loop import Learner, Outcome, PeriodicAction, run
@@ -43,7 +43,7 @@ from tfcore.train.request import TrainRequest
 from tfcore.train.rows import training_data
 from tfcore.train.schedule import StepValues, check_schedules
 from tfcore.train.step import LIMIT, StepConfig
-from tfcore.train.strategy import DistributedLearner, Placement, agreement, same_start
+from tfcore.train.strategy import DistributedLearner, Placement, check_same_checkpoint, follow_chief
 from tfcore.train.warm_start import warm_start
 
 STEPS_PER_CALL = 128
@@ -52,68 +52,68 @@ calls, so that a request to stop is noticed soon."""
 
 
 class Callback:
-    """The base class of callbacks, which act beside the steps of a training; every method is optional.
+    """The base class of callbacks, which act between the steps of a training. Every method may be left out.
 
     Attributes:
-        name: the key of `state()` in checkpoints; None: there is nothing to keep.
+        name: the key of the callback's `state()` in checkpoints; None: it has no state.
     """
 
     name: str | None = None
 
     def build(self, session: TrainingSession) -> None:
-        """Make variables; at this point the session has data, model and learner, and no checkpoint is restored."""
+        """Make the callback's variables. The session has its data, model and learner; no checkpoint is restored yet."""
 
     def actions(self, session: TrainingSession) -> Sequence[PeriodicAction]:
-        """Returns the actions to run every so many steps. Of several workers only the chief runs them; an action that
-        returns true ends the training."""
+        """Returns the actions, each with the number of steps after which it is repeated. An action that returns true
+        ends the training. With several workers only the chief runs actions."""
         return ()
 
     def after_call(self, session: TrainingSession, outcome: Outcome) -> None:
-        """React to a call of the compiled steps, which ended at `session.step`; every worker does, after each call."""
+        """React to the results of one call of the compiled steps, which ended at `session.step`. Runs on every worker."""
 
     def recorded(self, session: TrainingSession, values: Mapping[str, float | None]) -> None:
-        """Receive the figures of `session.step` that this or another callback passed to `session.record`."""
+        """Receive figures of the step `session.step` that any callback passed to `session.record`."""
 
     def over(self) -> bool:
-        """Returns whether the training has ended already, such as one that is resumed after it ended early."""
+        """Returns whether this callback has ended the training. A session that resumes asks this before its first step."""
         return False
 
     def stopping(self, session: TrainingSession) -> None:
-        """React to a request to stop the training before its end; of several workers only the chief does."""
+        """React to a request to stop the training before its end. With several workers only the chief calls this."""
 
     def finish(self, session: TrainingSession) -> None:
-        """Change the trained model before it is written; comes after `close`, and not after a stop or an error."""
+        """Change the trained model before it is written. Called after `close`, unless the training was stopped or failed."""
 
     def close(self) -> None:
-        """Release what the callback holds, when the training has ended: by itself, on request, or by an error."""
+        """Release resources: called when the training has ended, by itself, on request, or by an error."""
 
     def variables(self) -> Variables:
-        """Returns the callback's own variables for checkpoints, besides the learner's."""
+        """Returns the callback's variables that a checkpoint saves, in lists by name."""
         return {}
 
     def state(self) -> dict[str, Any] | None:
-        """Returns the callback's JSON state for checkpoints, kept under `name`."""
+        """Returns the callback's JSON state that a checkpoint saves under `name`; None: there is none."""
         return None
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore the callback from `state()`."""
+        """Restore the callback from a `state()` that a checkpoint saved."""
 
 
 class TrainingSession:
     """One training in this process; see the module.
 
     Args:
-        stager: fetches shards from a bucket as they are read; None: they are on this disk.
-        shards: rows in place of the request's examples.
-        devices: sets up the devices and returns their placement; called once the process's threads are set.
+        stager: fetches shards from a bucket as they are read; None: the shards are on this disk.
+        shards: the rows that are used in place of the request's examples.
+        devices: a function that sets up the devices and returns their placement; called after the threads are set.
 
     Attributes:
         data: the batches; `data.stack_reader(stack)` gives the stacks that the learner takes.
         model, learner: the Keras model, and what trains it in compiled steps.
-        values: the learning rate and the numbers of `training.schedules`, by step.
+        values: the scheduled numbers by step: the learning rate and those of `training.schedules`.
         total: steps of the whole training. start, step: the steps where this process began and where it is.
-        stack: the number of batches in a stack, and so the most steps in one call.
-        checkpoints: the checkpoints in the request's folder; None: it has none.
+        stack: the number of batches in a stack, which is also the most steps in one call.
+        checkpoints: the checkpoints in the request's folder; None: the request has no folder.
         warm_start: which weights came from an earlier model (see `warm_start`); None: none did.
         callbacks: in the order in which they act.
     """
@@ -153,7 +153,7 @@ class TrainingSession:
         if self.placement.several:
             assert isinstance(self.learner, DistributedLearner)
             self._workers = self.learner
-            same_start(self._workers, self.checkpoint.step if self.checkpoint else None, request.checkpoints)
+            check_same_checkpoint(self._workers, self.checkpoint.step if self.checkpoint else None, request.checkpoints)
         for callback in self.callbacks:
             callback.build(self)
         self.start = self.step = 0
@@ -216,15 +216,15 @@ class TrainingSession:
         )
 
     def _try_answers(self) -> None:
-        """Trace the losses and predictions of a task of the user's own: a mistake in them shows before the training."""
+        """Trace the losses and predictions of a user's task, so that a mistake in them shows before the training."""
         specs = {n: tf.TensorSpec(spec.shape[1:], spec.dtype) for n, spec in self.data.specs(self.stack).items()}
         tf.function(self.learner.train_step.losses_and_predictions, autograph=False).get_concrete_function(specs)
 
     # --- what callbacks use
 
     def evaluate(self) -> float:
-        """Returns the mean loss on the holdout of train, whose size `training.early_stopping` or the request's `trial`
-        sets."""
+        """Returns the mean loss on the holdout, the train rows that are not trained on. `training.early_stopping` or
+        the request's `trial` sets its size."""
         with using_numerics(self._outside):  # what relaxes the steps does not hold here
             return self.learner.evaluate(self.data.holdout())
 
@@ -233,7 +233,7 @@ class TrainingSession:
         self.record(holdout_loss=loss)
 
     def record(self, **values: float | None) -> None:
-        """Pass figures of the present step to every callback; history and summaries keep them."""
+        """Pass figures of the current step to every callback: history and TensorBoard summaries keep them."""
         for callback in self.callbacks:
             callback.recorded(self, values)
 
@@ -265,7 +265,7 @@ class TrainingSession:
         } | {callback.name: callback.state() for callback in self.callbacks if callback.name is not None}
 
     def _restore(self, checkpoint: Found) -> None:
-        """Restore a checkpoint, and warn if other threads or devices may change the last bits of the weights."""
+        """Restore a checkpoint. Warns if other threads or devices may change the last bits of the weights."""
         assert self.checkpoints is not None
         with self.placement.scope():
             self.checkpoints.restore(checkpoint, self.variables())
@@ -292,10 +292,10 @@ class TrainingSession:
     # --- running
 
     def run(self) -> int:
-        """Train to the end; return the step it ended at.
+        """Train to the end. Returns the number of steps that were run, with those before a resume.
 
         Raises:
-            Cancelled: on a request to stop; the callbacks were told before.
+            Cancelled: the training was stopped on request, after each callback's `stopping` was called.
             DataError: too many steps in a row were not finite.
         """
         self._began, self._outside = time.monotonic(), numerics()
@@ -303,7 +303,7 @@ class TrainingSession:
         try:
             with (
                 self.placement.device_scope(),
-                relaxed(tf32=config.precision == "tf32", deterministic=config.deterministic),
+                relaxed_numerics(tf32=config.precision == "tf32", deterministic=config.deterministic),
             ):
                 self._train()
         finally:
@@ -316,7 +316,7 @@ class TrainingSession:
         return self.step
 
     def wait_for_chief(self) -> None:
-        """Wait until the chief of several workers gets here too, since a worker that exits counts as lost."""
+        """Wait until the chief calls this too: a worker that exits before counts as lost. A single process does not wait."""
         if self._workers:
             self._workers.from_chief(np.zeros(1))
 
@@ -345,7 +345,7 @@ class TrainingSession:
                 every=[PeriodicAction(a.steps, functools.partial(ending, a.act), at_end=a.at_end) for a in actions],
                 report=self._after_call,
                 cancelled=self.monitor.cancelled,
-                agreed=agreement(workers) if workers else lambda plan: plan,
+                agreed=follow_chief(workers) if workers else lambda plan: plan,
             )
         stopped = self.step < self.total and not ended
         if stopped and chief:
@@ -371,7 +371,7 @@ class TrainingSession:
             )
 
     def _own_loss(self) -> str:
-        """Returns the advice to check the user's own loss first; empty where Headway computes the loss."""
+        """Returns the advice to check the user's own loss first; empty if Headway computes the loss."""
         task, name = self.learner.train_step.head.task, self.request.training.loss or ""
         own = name if ":" in name else task.name if isinstance(task, UserTask) else None
         return f"check {own}, which computes the loss: a logarithm or a root of 0, a division by 0; or " if own else ""

@@ -3,10 +3,10 @@
     warm_start(model, request, WarmStart(version=3, trained=..., transform=..., model=...))["says"]
     # warm start from version 3: 8 of 9 variables as they were; row by row: embeddings/table
 
-A table of embeddings is taken row by row: the vector of a value moves to the value's place in the new vocabulary, and a new
-value begins with the vector of unknown ones. Other weights are taken where names and shapes agree, if the model sees the same
-columns and gives the same classes, in the same order: else a weight would go to another column. In a model of the user's own
-nobody knows which weights are a category's, so that its vocabularies have to be the same.
+A table of embeddings is taken row by row: the vector of a value moves to the value's id in the new vocabulary. A new value
+begins with the vector of unknown values. Other weights are taken if their names and shapes agree, and both models have the
+same columns and classes in the same order: else a weight would go to another column. In a user's model it is not known which
+weights belong to a category, so that its vocabularies have to be the same, too.
 """
 
 import json
@@ -33,10 +33,10 @@ WHERE = "training.warm_start"
 
 
 def warm_start(model: keras.Model, request: TrainRequest, parent: WarmStart) -> dict[str, Any]:
-    """Give `model` the weights of the model `parent`; see the module.
+    """Give `model` the weights of the earlier model `parent` as far as they fit; see the module.
 
     Returns:
-        version; kept, partly (rows moved) and new: paths of variables; says: a sentence about them.
+        version (the parent's), says (a sentence), and paths of variables: kept, partly (taken by row), new (not taken).
 
     Raises:
         ConfigError: the parent was trained for another task, or none of its weights fits.
@@ -81,7 +81,7 @@ def warm_start(model: keras.Model, request: TrainRequest, parent: WarmStart) -> 
 
 
 def _stored(trained: Path) -> dict[str, NDArray[Any]]:
-    """Returns the weights in a training's output folder by the path of their variable; StoreError if unreadable."""
+    """Returns the weights in a training's output folder, by the path of the variable; StoreError if they are unreadable."""
     try:
         paths = json.loads((trained / "model.json").read_text(encoding="utf-8"))["variables"]
         stored = tf.train.load_checkpoint(str(trained / WEIGHTS))
@@ -92,8 +92,8 @@ def _stored(trained: Path) -> dict[str, NDArray[Any]]:
 
 
 def _seen(of: TrainRequest | WarmStart) -> tuple[Any, ...]:
-    """Returns what must be equal in two models for weights to fit: the input columns in order, the classes, the item
-    columns, and the factor of the linear part."""
+    """Returns what must be equal in two models for weights to fit: the input columns and the classes, both in order,
+    the item columns, and the factor of the linear part."""
     layout = of.transform
     names = ([entry.name for entry in entries] for entries in (layout.categorical, layout.lists))
     seen = ([*layout.inputs()], [*layout.numeric], *names)  # images are inputs of their own
@@ -102,7 +102,7 @@ def _seen(of: TrainRequest | WarmStart) -> tuple[Any, ...]:
 
 
 def _categories(layout: Layout) -> dict[str, list[Any]]:
-    """Returns by column what each id stands for: ("value", "UA"), (op, buckets, number of the bucket), or `NULL`."""
+    """Returns for each column, by id, what the id means: ("value", "UA"), (op, buckets, number of the bucket), or `NULL`."""
     found = {}
     for fitted in layout.fitted:
         if fitted.size is not None:
@@ -114,7 +114,7 @@ def _categories(layout: Layout) -> dict[str, list[Any]]:
 
 
 def _rows(path: str, of: TrainRequest | WarmStart) -> list[tuple[str, Any]] | None:
-    """Returns the column and the value of each row of a built-in model's embedding table; None for other variables."""
+    """Returns the (column, value) of each row of an embedding table in a built-in model; None for other variables."""
     layer, _, name = path.partition("/")
     if name != "table":
         return None
@@ -131,8 +131,8 @@ def _rows(path: str, of: TrainRequest | WarmStart) -> list[tuple[str, Any]] | No
 
 
 def _moved(start: NDArray[Any], rows: list[Any], value: NDArray[Any], before: list[Any]) -> NDArray[Any]:
-    """Returns a table with the row of each value that the earlier table has. A new value gets the row of unknown
-    values, or else the initial one."""
+    """Returns a table of embeddings for the values `rows`, with the rows that the earlier table `value` has for them. A
+    new value gets the row of unknown values if there is one, else its initial row of `start`."""
     places = {row: place for place, row in enumerate(before)}
     sources = np.array([places.get(row, places.get((row[0], UNKNOWN), -1)) for row in rows], np.int64)
     return np.where((sources >= 0)[:, None], value[sources], start)

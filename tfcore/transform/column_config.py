@@ -1,4 +1,4 @@
-"""One column's settings, as `columns:` of pipeline.yaml gives them, and the column with them applied; TensorFlow-free.
+"""The settings of one column, as `columns:` of pipeline.yaml gives them, and their effect on it. Imports no TensorFlow.
 
 load(ColumnConfig, spelled_out({"carrier": "vocabulary"})["carrier"], where="columns")
 apply_config(column, config, role="feature")
@@ -18,14 +18,14 @@ from tfcore.transform.config import OPS, ColumnTransform
 
 STORED_ROLES = frozenset({"feature", "weight", "group", "passthrough"})
 _WITH_FEATURE = frozenset({"weight", "group", "key", "time"})
-"""The roles besides which a column may be a feature, too, as soon as it has a transform."""
+"""The roles that do not keep a column from being a feature: with a transform, such a column is also a feature."""
 
 
 class ColumnConfig(ColumnTransform, columns.ColumnConfig):
     """One column: its type, role and nullability, and its transform and other settings of the model's inputs."""
 
     def column_transform(self) -> ColumnTransform:
-        """Returns the settings that configure the model's inputs."""
+        """Returns only the settings that configure the model's inputs."""
         return ColumnTransform(**{key: getattr(self, key) for key in ColumnTransform.model_fields})
 
     @model_validator(mode="after")
@@ -43,15 +43,15 @@ class ColumnConfig(ColumnTransform, columns.ColumnConfig):
 
 
 def spelled_out(value: Any) -> Any:
-    """Expand the short forms `carrier: vocabulary`, `delay: [clip, standardize]`, `fare: ignore`, and a bare name,
-    which means auto."""
+    """Expand the short forms of `columns:` to full settings: `carrier: vocabulary`, `delay: [clip, standardize]`, `fare: ignore`.
+    A bare name means auto. A value of another form is returned as it is."""
     if isinstance(value, list):
         value = dict.fromkeys(value)
     return {name: _column(entry) for name, entry in value.items()} if isinstance(value, dict) else value
 
 
 def apply_config(column: Column, config: ColumnConfig | None, role: Role) -> Column:
-    """Returns the inferred `column` with `role` and the settings of `config`."""
+    """Returns the inferred `column` with `role` and the settings of `config`; with `role` alone if `config` is None."""
     config = config or ColumnConfig()
     changes: dict[str, object] = {"role": role}
     if config.feature or (role in _WITH_FEATURE and config.transform != "auto"):
@@ -74,7 +74,7 @@ def apply_config(column: Column, config: ColumnConfig | None, role: Role) -> Col
 
 
 def is_stored(column: Column) -> bool:
-    """Returns whether records hold the column."""
+    """Returns whether the records of the shards hold the column."""
     return column.role in STORED_ROLES or column.feature
 
 
@@ -82,7 +82,7 @@ def check_columns(read: Sequence[Column], *, where: str, notes: Sequence[Note], 
     """Check that roles and columns go together, and that there is something to learn from.
 
     Args:
-        notes: why columns were left out, for the error that none is left.
+        notes: why columns were left out; quoted in the error that no feature is left.
         only_named: whether the config takes only the columns that it names.
 
     Raises:
@@ -137,8 +137,8 @@ def _column(entry: Any) -> Any:
 
 
 def _nearly(word: Any, words: Iterable[str]) -> bool:
-    """Returns whether a word is closer to one of `words` than to an operation, so that the error names the likely
-    intent."""
+    """Returns whether a misspelled word is closer to one of `words` than to the name of an operation, so that an error names what
+    was likely meant."""
     if not isinstance(word, str) or word in ("auto", *OPS):
         return False
     close = difflib.get_close_matches(word, [*words, *OPS], 1, 0.7)

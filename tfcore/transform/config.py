@@ -1,4 +1,4 @@
-"""Column transforms of pipeline.yaml; TensorFlow-free.
+"""The column transforms of pipeline.yaml, as config classes. Imports no TensorFlow.
 
     columns:
       dep_delay: [{clip: {min: -30, max: 300}}, log, standardize]
@@ -81,8 +81,8 @@ class Clip(Frozen):
 
 
 class Bucketize(Frozen):
-    """Replaces a number by its bucket: one of `buckets` equally full train buckets, or one between the given
-    boundaries."""
+    """Replaces a number by the index of its bucket. Buckets are given by their boundaries, or by their number, `buckets`: each
+    bucket then has about equally many train rows."""
 
     op: Literal["bucketize"] = Field(
         default="bucketize", description="the number of the bucket that a value falls into, as a category"
@@ -110,7 +110,7 @@ class Bucketize(Frozen):
 
 
 class Vocabulary(Frozen):
-    """Replaces a value by its rank among the most frequent train values; others share the out-of-vocabulary buckets by
+    """Replaces a value by its rank among the most frequent train values. All other values share the out-of-vocabulary buckets, by
     hash."""
 
     op: Literal["vocabulary"] = Field(
@@ -135,8 +135,8 @@ class Hash(Frozen):
 
 
 class Image(Frozen):
-    """Decodes and resizes a JPEG, PNG, GIF or BMP file to uint8 pixels of one size (antialiased bilinear), or takes the
-    pixels themselves, one byte each, row by row."""
+    """Decodes a JPEG, PNG, GIF or BMP file, and resizes it to uint8 pixels of one size (antialiased bilinear). Or takes the
+    pixels themselves, as raw bytes, row by row."""
 
     op: Literal["image"] = Field(
         default="image", description="the pixels of a JPEG, PNG, GIF or BMP file, or of raw bytes"
@@ -151,7 +151,7 @@ class Image(Frozen):
 
 
 class DateParts(Frozen):
-    """Takes parts of a date or time: weekday, month, hour, ... as categories; year, day_of_year, elapsed as
+    """Takes parts of a date or time. Weekday, month, hour, ... become categories; year, day_of_year and elapsed become
     standardized numbers."""
 
     op: Literal["date_parts"] = Field(
@@ -265,11 +265,11 @@ class ImputeConfig(Frozen):
 
 
 PoolConfig = tuple[Literal["mean", "min", "max", "sum", "length"], ...]
-"""The figures of each row's list of numbers that the model sees."""
+"""The figures that the model sees of a list of numbers, each computed from one row's list."""
 
 
 class ColumnTransform(Frozen):
-    """The config of one column, with everything that fitting needs."""
+    """The settings of one column by which its transform is fitted."""
 
     transform: TransformConfig = Field(
         default="auto", description="auto (by the column's type and values), an operation, or several in order"
@@ -315,7 +315,7 @@ def check_chains(columns: Sequence[Column], transforms: Mapping[str, ColumnTrans
 def check_settings(column: Column, config: ColumnTransform, *, where: str) -> None:
     """Raise ConfigError for a setting that is not its default but has no effect on a column of this type.
 
-    Whether integers without an operation of their own become numbers or categories is only known once they are counted.
+    Integers without an operation become numbers or categories only once they are counted: settings for either are accepted.
     """
     last = None if config.transform == "auto" else config.transform[-1]
     categories = column.type == "bytes" or (last is not None and last.op in CATEGORICAL)
@@ -340,7 +340,7 @@ def check_settings(column: Column, config: ColumnTransform, *, where: str) -> No
 
 
 def check_chain(column: Column, chain: Sequence[Op], *, where: str) -> None:
-    """Raise ConfigError for an operation that does not go with the column's type, or with its neighbours."""
+    """Raise ConfigError for an operation that does not go with the column's type, or with the operations beside it."""
     if isinstance(chain[-1], DateParts):
         _check_parts(column, chain[-1], where)
         return
@@ -385,7 +385,7 @@ def _check_parts(column: Column, op: DateParts, where: str) -> None:
 
 
 def allowed_operations(column: Column) -> list[str]:
-    """Returns the names of the operations that a column of this type may use."""
+    """Returns the names of the operations that a column of this type and shape may have."""
     if column.type == "bytes":
         return [*_WORDS] if column.shape else [*_WORDS, "image"]
     numeric = [name for name in OPS if name not in (*CATEGORICAL, "image", "date_parts")] + ["bucketize"]

@@ -1,13 +1,13 @@
-"""Fits transforms on train statistics, column by column; the transform stage. TensorFlow-free.
+"""The transform stage: fits the transform of each column on train statistics. Imports no TensorFlow.
 
     parameters = fit_parameters(columns, transforms, statistics, task="auto")
     parameters.numeric                # ("dep_delay", "dep_delay__missing", ...)
     parameters.categorical            # (Category(name="carrier", size=17), ...)
 
-Fitted numbers come from train statistics, in which each row counts as one; only labels, which a model is trained to
-predict, count by the rows' weights (`tfcore.heads.weighted_labels`). Where every distinct value was counted they are
-exact, also behind other operations (each distinct value goes through them); else moments on the raw column are exact,
-and what stands behind an operation is read off 1,001 quantiles.
+Each row counts as one in the train statistics; only labels count by the rows' weights (`tfcore.heads.weighted_labels`). If all
+distinct values of a column were counted, fitted numbers are exact, also behind other operations: each distinct value goes through
+these. Else only moments and extremes of the raw column are exact, and an operation that follows another one is fitted on 1,001
+quantiles.
 """
 
 import math
@@ -64,24 +64,24 @@ from tfcore.transform.parameters import (
 
 FILE = "transform.json"
 AUTO_TOP_K = 10_000
-"""The most values in a text's automatic vocabulary, and the hash buckets of integers that are too many to count."""
+"""The most values in the automatic vocabulary of text; also the hash buckets for integers with too many values to count."""
 LEAST_COUNT = 2
-"""The train rows that a value of a vocabulary needs, unless min_count says otherwise."""
+"""The least number of train rows with a value for which a vocabulary holds the value, unless min_count says otherwise."""
 AUTO_MOST_WIDTH = 64
 """The number of values to which lists of categories are cut, unless max_length says otherwise."""
 LEAST_BIN = 0.001
-"""The least width of a bin, as a share of the standard deviation: a rounding error in a narrower one would be seen in
+"""The least width of a bin, as a share of the standard deviation. In a narrower bin a rounding error would be seen in
 predictions."""
 _LOOKED_AT = 1000
 _WIDEST = 8e37
-"""The largest standard deviation: the reciprocal of a larger one is below 2^-126, the least normal float32, which
-compiled code makes 0."""
+"""The largest standard deviation that is allowed. The reciprocal of a larger one is below 2^-126, the least normal float32, and
+compiled code makes it 0."""
 _NARROWEST = float(np.finfo(np.float32).tiny)
-"""The smallest standard deviation: TensorFlow takes a smaller number for 0, and a division by it gives no number."""
+"""The smallest standard deviation to divide by: TensorFlow takes a smaller number for 0, and dividing by 0 gives no number."""
 
 
 class Transformed(Result):
-    """The answer of the transform stage."""
+    """The result of the transform stage: the fitted parameters, and notes on columns left out or lists cut."""
 
     parameters: TransformParameters
     notes: tuple[Note, ...] = ()
@@ -95,17 +95,17 @@ class TransformRequest(Stage[Transformed]):
     columns: Annotated[tuple[Column, ...], Key()]
     task: Annotated[TaskOrAuto, Key(always=True)] = "auto"
     task_file: Annotated[Path | None, Key(of=digest)] = None
-    """The user's file of a task of their own."""
+    """The user's Python file that defines the task; None for a built-in task."""
     statistics: Annotated[Ref[WindowStatistics], Key("inputs", "statistics")]
     """The statistics of the train split."""
     weighted: Annotated[tuple[Examples, ...], Key("inputs", "weighted")] = ()
-    """The train rows, with the weights by which labels count; empty where rows have no weights."""
+    """The train rows, from which the weights of labels are read; empty if rows have no weights."""
     bins: Annotated[int, Key()] = 0
-    """The number of equally full bins of each number, for models that embed numbers."""
+    """The number of equally full bins of each numeric column, for models that embed numbers; 0: no bins."""
     counted: Annotated[str | None, Key()] = None
-    """The column whose vocabulary keeps the number of train rows of each value, for trainings that correct for it."""
+    """The column whose vocabulary also keeps the train rows of each value, to correct for frequent values; None: no column."""
     item: Annotated[str | None, Key()] = None
-    """The column that names the items of a two-tower model: each item of the train rows has an id."""
+    """The column of a two-tower model's items: each item of the train rows gets an id. None: no such column."""
     derived_statistics: Annotated[Ref[Any] | None, Key("inputs", "analysed")] = None
     derived_transforms: Annotated[dict[str, ColumnTransform] | None, Key("derived")] = None
     derived: DerivedParameters | None = None
@@ -155,14 +155,14 @@ def fit_parameters(
     item: str | None = None,
     weighted: WeightedLabel | None = None,
 ) -> tuple[TransformParameters, list[Note]]:
-    """Fit the parameters of columns and label; returns also notes about columns that are left out or stand out.
+    """Fit the parameters of columns and label. Returns also notes on columns that are left out or whose lists are cut.
 
     Args:
-        bins: the number of equally full bins of each number, whose edges the parameters then have; integers of few
-            values stay numbers. 0: no bins, and integers of few values are categories.
-        counted: the column whose vocabulary is to have the number of train rows of each value.
-        item: the column whose vocabulary is to have every value, unless its config says otherwise.
-        weighted: the weighted statistics of the label; None where rows have no weights.
+        bins: the number of equally full bins of each numeric column. The parameters then have the edges of the bins, and
+            integers of few values stay numbers. 0: no bins, and integers of few values are categories.
+        counted: the column whose vocabulary is to have the number of train rows of each value; None: no column.
+        item: the column whose vocabulary is to have every value, unless its config says otherwise; None: no column.
+        weighted: the weighted statistics of the label; None if rows have no weights.
 
     Raises:
         ConfigError: an operation that does not go with its column.
@@ -208,7 +208,7 @@ def fit_parameters(
 def _fit_column(
     column: Column, config: ColumnTransform, stats: ColumnStatistics, bins: int
 ) -> tuple[Fitted | None, Note | None]:
-    """Returns a column's fitted transform, None if left out; and a note if it is left out or its lists are cut."""
+    """Returns a column's fitted transform (None if it is left out), and a note if it is left out or its lists are cut."""
     chain = config.transform
 
     def left_out(why: str) -> tuple[None, Note]:
@@ -277,8 +277,8 @@ def _use(column: Column) -> str:
 
 
 def _as_init_reads_it(column: Column, stats: ColumnStatistics) -> str | None:
-    """Returns the config line that `headway init` would write for images or for lists of few words; None for other
-    columns."""
+    """Returns the config line that `headway init` would write for a column of images or of lists of few words; None for any other
+    column."""
     if column.type != "bytes" or not stats.complete:
         return None
     from headway.first_pipeline.image_size import image_size  # Pillow
@@ -294,7 +294,7 @@ def _as_init_reads_it(column: Column, stats: ColumnStatistics) -> str | None:
 
 
 def _date_parts(column: Column, config: ColumnTransform, stats: ColumnStatistics) -> tuple[Part, ...] | None:
-    """Returns the parts of a date that the model sees; None where the model does not read the column as a date."""
+    """Returns the parts of a date that the model sees; None if the model does not read the column as a date."""
     if config.transform != "auto":
         op = config.transform[-1]
         if not isinstance(op, DateParts):
@@ -313,8 +313,8 @@ def _date_parts(column: Column, config: ColumnTransform, stats: ColumnStatistics
 def _fit_part(
     column: Column, part: Part, config: ColumnTransform, stats: ColumnStatistics, bins: int
 ) -> tuple[ColumnPart, Fitted]:
-    """Fit a part of a date: a cyclic one, such as the weekday, is a category of all values that it can have; another
-    one is standardized."""
+    """Fit one part of a date. A cyclic part, such as the weekday, becomes a category of all values that it can have. Any other
+    part, such as the year, is standardized."""
     name = f"{column.name}__{part}"
     own = Column(name=name, type="int64", nullable=column.nullable)
     date_part = ColumnPart(name=name, source=column, part=part)
@@ -352,8 +352,8 @@ def _image(column: Column, op: Image, config: ColumnTransform, stats: ColumnStat
 
 
 def _with_every_value(column: Column, config: ColumnTransform, stats: ColumnStatistics) -> ColumnTransform:
-    """Returns the config with a vocabulary of every value, except by a top_k that it names; unchanged if the column
-    gets no vocabulary or the config has a min_count."""
+    """Returns the config with a vocabulary of every value; a top_k that the config names still limits it. Returns the config
+    unchanged if the column gets no vocabulary, or if the config has a min_count."""
     chain = (_automatic(column, stats, 0),) if config.transform == "auto" else config.transform
     last = chain[-1]
     if not isinstance(last, Vocabulary) or last.min_count is not None:
@@ -413,10 +413,10 @@ class TrainSample:
         return mean, float(np.sqrt(np.average((self.values - mean) ** 2, weights=self.weights)))
 
     def bucket_boundaries(self, parts: int) -> list[float]:
-        """Returns the values at which each bucket but the first begins, of at most `parts` about equally full ones.
+        """Returns the boundaries of at most `parts` buckets of about equally many rows: where each bucket but the first begins.
 
-        No bucket is empty. A value is never cut: a frequent one has a bucket of its own and the others share the rest.
-        Each value has one where there are at most `parts`."""
+        No bucket is empty. The rows of one value stay in one bucket. A frequent value has a bucket of its own, and the others
+        share the rest. If there are at most `parts` distinct values, each value has its own bucket."""
         values, places = np.unique(self.values, return_inverse=True)
         ends = np.cumsum(np.bincount(places, weights=self.weights))
         begins, at, before = list[float](), 0, 0.0
@@ -493,8 +493,8 @@ def _vocabulary(op: Vocabulary, column: Column, stats: ColumnStatistics, where: 
 
 
 def _edges(sample: TrainSample | None, bins: int) -> tuple[float, ...]:
-    """Returns the edges of `bins` equally full bins of the train values after the operations. There are fewer where
-    values recur or lie close together, and none where all values are the same."""
+    """Returns the edges of `bins` equally full bins of the train values, after the column's operations. There are fewer edges if
+    values recur or lie close together, and none if all values are the same."""
     if not bins or sample is None or sample.empty:
         return ()
     least = max(LEAST_BIN * sample.moments()[1], _NARROWEST)

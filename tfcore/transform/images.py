@@ -2,10 +2,10 @@
 
     decode_images(files, present, (96, 96, 3))       # uint8 [rows, 96, 96, 3]
 
-In training and evaluation, `ImageDecoder` stands in for `decode_images`: ingest has looked at every image with Pillow, but
-TensorFlow refuses a few that Pillow takes, and one image should not end a training of hours. It gives black pixels, counts,
-and stops beyond a bound; it says which rows those are, so that they can be given no weight. It decodes all rows of a record
-in one loop, and again row by row where one of them fails.
+Training and evaluation use `ImageDecoder` in place of `decode_images`. Ingest has checked every image with Pillow, but TensorFlow
+refuses a few images that Pillow takes, and one image should not end a training of hours. `ImageDecoder` gives black pixels for a
+refused image, and says which rows have one, so that they get weight 0. It counts refused images, and fails beyond a bound. It
+decodes all rows of a record in one loop, and row by row if one of them fails.
 """
 
 import math
@@ -29,7 +29,7 @@ MOST_REFUSED = 0.01
 def decode_one(file: tf.Tensor, pixels: Pixels) -> tf.Tensor:
     """Decode one file (string, scalar) to uint8 [height, width, channels], turned as its EXIF orientation says.
 
-    InvalidArgumentError for a damaged one.
+    Raises tf.errors.InvalidArgumentError for a damaged file.
     """
     height, width, channels = pixels
     image = tf.io.decode_image(file, channels=channels, expand_animations=False)
@@ -72,7 +72,7 @@ def _orientation(file: tf.Tensor) -> tf.Tensor:
 
 
 def _upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
-    """Turn and mirror an image so that it is upright."""
+    """Turn and mirror an image so that it is upright. `orientation` is its EXIF orientation, 1 to 8."""
 
     def where(orientations: list[int], change: Callable[[tf.Tensor], tf.Tensor], image: tf.Tensor) -> tf.Tensor:
         return tf.cond(tf.reduce_any(orientation == orientations), lambda: change(image), lambda: image)
@@ -83,13 +83,13 @@ def _upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
 
 
 def decode_images(files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels, *, raw: bool = False) -> tf.Tensor:
-    """Decode files (string [rows]) to uint8 [rows, height, width, channels]; zeros where not `present`.
+    """Decode files (string [rows]) to uint8 [rows, height, width, channels]; zeros for rows that are not `present`.
 
     Args:
         raw: the files are the pixels themselves, one byte each, row by row.
 
     Raises:
-        tf.errors.InvalidArgumentError: when it runs: one is damaged, or of another number of raw pixels.
+        tf.errors.InvalidArgumentError: a file is damaged, or has another number of raw pixels; raised as the graph runs.
     """
     if raw:
         return _raw_pixels(files, present, pixels)
@@ -116,10 +116,10 @@ def _raw_pixels(values: tf.Tensor, present: tf.Tensor | None, pixels: Pixels) ->
 
 
 class ImageDecoder:
-    """Decodes like `decode_images`, but skips images that TensorFlow refuses; for input pipelines, never for an export.
+    """Decodes like `decode_images`, but gives black pixels for images that TensorFlow refuses. Only for input pipelines.
 
     Args:
-        rows: the number of rows of one pass over the data; up to so many may be decoded beyond the rows `seen`.
+        rows: the number of rows of one pass over the data. At most so many rows are decoded ahead of the rows `seen`.
 
     Attributes:
         refused: how many images were skipped so far, counted each time they were read.
@@ -134,7 +134,7 @@ class ImageDecoder:
     def __call__(
         self, files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels, *, raw: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns pixels as `decode_images` does, and which rows can be used, bool [rows]; DataError if too few can."""
+        """Returns pixels as `decode_images` does, and a mask of usable rows. A DataError if too many images were refused."""
         rows = (files,) if present is None else (files, present)
 
         def decode(files: tf.Tensor, present: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
@@ -189,7 +189,7 @@ def _not_raw(size: int, pixels: Pixels) -> str:
 def _unless_refused(
     decode: Callable[..., tuple[tf.Tensor, tf.Tensor]], rows: tuple[tf.Tensor, ...], pixels: Pixels
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the images and flags of `decode`, empty where it fails: only a dataset can go on after an error."""
+    """Returns the images and flags that `decode` gives, both empty if it fails. Only a dataset can go on after an error."""
     decoded = tf.data.Dataset.from_tensors(rows).map(decode).ignore_errors()
     none = tf.data.Dataset.from_tensors((tf.zeros([0, *pixels], tf.uint8), tf.zeros([0], tf.bool)))
     options = tf.data.Options()

@@ -8,11 +8,10 @@
 Dictionary columns are looked up by their distinct values and then gathered by row. Integers are centred in float64,
 since float32 cannot tell large ones apart.
 
-Numbers of one kind are transformed as one stacked tensor, by one op for all of them instead of one for each: an op chain for each
-column costs TensorFlow about half a millisecond for every op, each time a graph is traced, saved or loaded, so a table of 5,000
-numbers would take minutes. The computation is elementwise, so a column's values have the same bits as on their own; only a
-logarithm may differ in its last bit, which depends on where in a vector a value stands. Vectors and lists are groups of one, and
-each category is computed by itself.
+Numeric columns with the same kinds of operations are stacked into one tensor, and transformed together. An op for each column
+would cost half a millisecond each time a graph is traced, saved or loaded: minutes for 5,000 columns with several operations. The
+computation is elementwise, so a column's values have the same bits as if computed alone. Only a logarithm may differ in its last
+bit, which depends on the value's position in a vector. Each vector, list and category is computed by itself.
 """
 
 import functools
@@ -31,12 +30,12 @@ from tfcore.transform.preprocess import derive, load_preprocess
 from tfcore.transform.raw_column import RawColumn, gather, pad
 
 DENSE = 1 << 16
-"""The longest range of integers whose ids are looked up in an array: that takes a tenth of a hash table's time."""
+"""The longest range of integers whose ids are looked up in an array, which takes a tenth of a hash table's time."""
 
 
 class Vocabulary(tf.Module):
-    """Maps values to ids: first the known values, by falling train count, then the out-of-vocabulary buckets, by hash.
-    It is exported without files."""
+    """Maps values to ids. Known values have the first ids, by falling train count. Other values are hashed into the
+    out-of-vocabulary buckets, whose ids follow. An export of the vocabulary needs no files."""
 
     def __init__(self, op: FittedOp):
         super().__init__(name="vocabulary")
@@ -70,7 +69,7 @@ class Vocabulary(tf.Module):
 
 
 def _dense(integers: Sequence[int]) -> Any:
-    """Returns the id of each integer from the least to the greatest, -1 for unknown ones between them."""
+    """Returns the ids of all integers from the least to the greatest of `integers`; -1 for integers not among these."""
     ids = np.full(max(integers) - min(integers) + 1, -1, np.int64)
     ids[np.asarray(integers, np.int64) - min(integers)] = np.arange(len(integers))
     return ids
@@ -83,11 +82,11 @@ def _table(keys: Sequence[Any]) -> tf.lookup.StaticHashTable:
 
 
 MOST_TRACED = 500
-"""The number of columns beyond which no tf.function is made: each tensor of a column would be its argument."""
+"""The most columns for which a tf.function is made, since each tensor of each column is an argument of the function."""
 
 
 class Block(NamedTuple):
-    """A block of numeric inputs: `values` is float32 [names, rows]."""
+    """Numeric inputs that were computed together, in one tensor: `values` is float32 [names, rows]."""
 
     names: tuple[str, ...]
     values: tf.Tensor
@@ -125,10 +124,10 @@ class Transform(tf.Module):
         self._traced = lambda columns: traced(columns)
 
     def __call__(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
-        """Returns the model inputs {"numeric": float32 [rows, n], "categorical": int32 [rows, m]}, in the order of the
-        parameters; "lists" too where there are some: int32 [rows, width of all], -1 behind the end of a list; an
-        image's pixels under `image_input` of its column. With `tolerant` and an image, "usable" is bool [rows]: false
-        for one that was refused."""
+        """Returns the model inputs by name, with columns in the parameters' order: "numeric" float32 [rows, n], "categorical"
+        int32 [rows, m]. Lists of categories add "lists": int32 [rows, width of all], -1 behind a list's end. An image's pixels
+        are under the `image_input` of its column. With `tolerant`, images add "usable": bool [rows], false if a row's image was
+        refused."""
         blocks, named, usable = self._computed(columns)
         rows = next(iter(columns.values())).rows()
         parameters = self.parameters
@@ -146,17 +145,17 @@ class Transform(tf.Module):
         return inputs | {"usable": tf.reduce_all(tf.stack(usable), 0)} if usable else inputs
 
     def named(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
-        """Returns each model input by name: float32 or int32, [rows]; [rows, n] of vectors and of lists of
-        categories."""
+        """Returns each single input by its name: float32 or int32, [rows]; [rows, n] for vectors and lists of categories; an
+        image's pixels."""
         blocks, named, _ = self._computed(columns)
         for block in blocks:
             named |= zip(block.names, tf.unstack(block.values, len(block.names)), strict=True)
         return {name: named[name] for fitted in self.parameters.fitted for name in _outputs(fitted)}
 
     def _computed(self, columns: Mapping[str, RawColumn]) -> tuple[list[Block], dict[str, tf.Tensor], list[tf.Tensor]]:
-        """Returns the numeric inputs that were computed together, the other inputs by name, and which rows are usable.
+        """Returns the numeric inputs in blocks, the other inputs by name, and masks of usable rows, one for each image column.
 
-        Traced once for columns of one form, whatever graphs ask for them.
+        Traced only once for columns of the same types and shapes, although several graphs may call it.
         """
         columns = {column.name: columns[column.name] for column in self.parameters.raw}
         eager = tf.executing_eagerly() or len(columns) > MOST_TRACED
@@ -174,7 +173,7 @@ class Transform(tf.Module):
             source, values = columns[part.source.name], columns[part.source.name].values
             assert part.source.temporal is not None
             columns[part.name] = source._replace(values=part_of(values, part.source.temporal, part.part))
-        blocks, outputs = numbers(self.parameters.fitted, columns)
+        blocks, outputs = numeric_inputs(self.parameters.fitted, columns)
         for fitted in self.parameters.fitted:
             if fitted.size is not None:
                 name = fitted.column.name
@@ -188,7 +187,7 @@ class Transform(tf.Module):
         return {(place, *names): values for place, (names, values) in enumerate(blocks)}, outputs, usable
 
     def _numeric(self, blocks: Sequence[Block], named: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns all numeric inputs, also vectors, as float32 [rows, n]."""
+        """Returns all numeric inputs, vectors too, in the parameters' order; float32 [rows, n]."""
         together = {name for block in blocks for name in block.names}
         parts: list[list[str] | tf.Tensor] = []
         for fitted in self.parameters.fitted:
@@ -230,8 +229,7 @@ class Transform(tf.Module):
 
 
 def _outputs(fitted: Fitted) -> list[str]:
-    """Returns the names of a column's outputs, in the order of the model's inputs; a vector's numbers are one
-    output."""
+    """Returns the names of a column's outputs, in the order of the model's inputs. A vector's numbers are one output."""
     name = fitted.column.name
     if fitted.size is not None:
         return [name]
@@ -243,8 +241,10 @@ def _outputs(fitted: Fitted) -> list[str]:
     return [name, *names[fitted.column.length :]]
 
 
-def numbers(fitted: Iterable[Fitted], columns: Mapping[str, RawColumn]) -> tuple[list[Block], dict[str, tf.Tensor]]:
-    """Returns the numeric inputs: those with one number per row in blocks, those with a vector per row by name."""
+def numeric_inputs(
+    fitted: Iterable[Fitted], columns: Mapping[str, RawColumn]
+) -> tuple[list[Block], dict[str, tf.Tensor]]:
+    """Returns the numeric inputs: inputs of one number per row in blocks, inputs of a vector per row by name."""
     groups: dict[Any, list[Fitted]] = {}
     for entry in fitted:
         if entry.size is None and entry.pixels is None:
@@ -257,7 +257,7 @@ def numbers(fitted: Iterable[Fitted], columns: Mapping[str, RawColumn]) -> tuple
 
 
 def _kind(op: FittedOp) -> tuple[Any, ...]:
-    """Returns an operation's key: columns with equal keys share an op. Clips of one side and of both differ."""
+    """Returns the kind of an operation. Columns with operations of equal kinds are computed together."""
     return (op.op, op.minimum is None, op.maximum is None)
 
 
@@ -297,13 +297,13 @@ def _numbers(
 
 
 def missing_mask(raw: Sequence[RawColumn]) -> tf.Tensor:
-    """Returns a mask of the missing values, bool [columns, rows]. Either all of the columns can be null, or none."""
+    """Returns a mask of the missing values, bool [columns, rows]. Either all columns in `raw` may have nulls, or none."""
     present = _present(raw)
     return tf.zeros([len(raw), raw[0].rows()], tf.bool) if present is None else ~present
 
 
 def _indicator(group: Sequence[Fitted], places: Sequence[int], what: str, where: tf.Tensor) -> Block:
-    """Returns the inputs <column>__<what> of the columns at `places`: 1 where `where`, [columns, rows], is true."""
+    """Returns the inputs <column>__<what> of the group's columns at `places`: 1 where `where`, [columns, rows], is true."""
     # TensorFlow's own look at the shape would gather all where all are wanted
     chosen = where if len(places) == len(group) else tf.gather(where, tf.constant(places, tf.int32))
     return Block(tuple(f"{group[i].column.name}__{what}" for i in places), tf.cast(chosen, tf.float32))
@@ -315,7 +315,7 @@ def per_column(numbers: Sequence[Any], dtype: tf.DType) -> tf.Tensor:
 
 
 def join_blocks(blocks: Sequence[Block], names: Sequence[str]) -> tf.Tensor:
-    """Returns the numeric inputs `names`, in their order; float32 [rows, names]."""
+    """Returns the numeric inputs that are called `names`, in this order, from all blocks; float32 [rows, names]."""
     places = {name: place for place, name in enumerate(name for block in blocks for name in block.names)}
     values = blocks[0].values if len(blocks) == 1 else tf.concat([block.values for block in blocks], 0)
     order = [places[name] for name in names]
@@ -333,7 +333,7 @@ def _row_of_each(lengths: tf.Tensor) -> tf.Tensor:
 
 
 def _pooled(figure: str, values: tf.Tensor, lengths: tf.Tensor, longest: int | None) -> tf.Tensor:
-    """Returns one figure of each row's values, float32 [rows]; 0 for a row without values."""
+    """Returns one figure of each row's list, such as its mean; float32 [rows]. It is 0 for an empty list."""
     if figure == "length":
         count = tf.cast(lengths, tf.float32)
         return count / float(longest) if longest else count
@@ -348,7 +348,7 @@ def _pooled(figure: str, values: tf.Tensor, lengths: tf.Tensor, longest: int | N
 
 
 def _apply(ops: Sequence[FittedOp], x: tf.Tensor) -> tf.Tensor:
-    """Apply operations as parameters.apply_numeric does: one op on any shape, or several of a kind, one per row of `x`."""
+    """Apply one operation to all of `x`, or several of one kind, each to its row of `x`, as parameters.apply_numeric does."""
     op = ops[0]
 
     def number(value: Callable[[FittedOp], float | None]) -> tf.Tensor:
@@ -373,7 +373,7 @@ def _span(low: float | None, high: float | None) -> float:
 
 
 def _category(fitted: Fitted, column: RawColumn, vocabulary: Vocabulary | None) -> tf.Tensor:
-    """Returns the ids of a categorical input: int32 [rows], or [rows, width] for several a row."""
+    """Returns the ids of a categorical input: int32 [rows], or [rows, width] for a list or vector of categories."""
     last, values = fitted.ops[-1], tf.reshape(column.values, [-1])
     # NaN in a column that cannot be null counts as the lowest bucket
     null = 0 if fitted.null_id is None else fitted.null_id
@@ -398,7 +398,7 @@ def _category(fitted: Fitted, column: RawColumn, vocabulary: Vocabulary | None) 
 
 
 def _several(fitted: Fitted, column: RawColumn, ids: tf.Tensor) -> tf.Tensor:
-    """Returns each row's ids, filled up with -1, int32 [rows, width]. Null has only its own id, an empty list none."""
+    """Returns the ids of each row's list, filled up with -1, int32 [rows, width]. Null has its one id, an empty list none."""
     width = fitted.width
     assert width is not None
     if column.lengths is None:
@@ -413,10 +413,10 @@ def _several(fitted: Fitted, column: RawColumn, ids: tf.Tensor) -> tf.Tensor:
 
 
 def _before_buckets(before: Sequence[FittedOp], values: tf.Tensor) -> tf.Tensor:
-    """Apply a column's operations before its bucketize; float32 where one of them rounds.
+    """Apply the operations before a column's bucketize. Returns float32 if one of them rounds.
 
-    Boundaries are often train values themselves, and the last bit of a logarithm depends on where in a vector it stands:
-    float64 rounded to float32 puts a value and the boundary made of it on the same number.
+    Boundaries are often train values, and the last bit of a logarithm depends on its position in a vector. Rounded from float64
+    to float32, a value is equal to the boundary that was made of it.
     """
     exact = all(op.op in ("clip", "identity") for op in before)
     values = values if exact else tf.cast(values, tf.float64)
@@ -438,17 +438,17 @@ def _present(raw: Sequence[RawColumn]) -> tf.Tensor | None:
 
 
 _plain = functools.lru_cache(maxsize=1)(Transform)
-"""Makes a transform without a user's code and images, or gives the last one again for the same parameters: the stages
-of a run want the same one, and it is traced once."""
+"""Returns a transform without user code and images. If the parameters are those of the last call, it returns the same transform:
+the stages of a run share one, which is traced once."""
 
 
 def transform_of(
     parameters: TransformParameters, file: Path | None, *, tolerant: ImageDecoder | None = None
 ) -> Transform:
-    """Returns the transform of fitted parameters, with the user's function in it when they have derived columns.
+    """Returns the transform of fitted parameters. If these have derived columns, it contains the user's function.
 
     Args:
-        file: the user's Python file with the function.
+        file: the user's Python file with the function; None without derived columns.
         tolerant: in an input pipeline, the decoder that skips images that TensorFlow refuses; None in an export.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The parameters of a transform: plain JSON that the graph is built from, and the layout of the model's inputs; TensorFlow-free.
+"""The parameters of a transform as plain JSON, and the layout of the model's inputs. Imports no TensorFlow.
 
     parameters.numeric                # ("dep_delay", "dep_delay__missing", ...)
     parameters.categorical            # (Category(name="carrier", size=17), ...)
@@ -40,7 +40,7 @@ class FittedOp(Frozen):
     high: float | None = None
     boundaries: tuple[float, ...] | None = None
     words: tuple[str, ...] | None = None
-    """The values of a vocabulary as `word_text` writes them; `values` has them as they are stored."""
+    """The values of a vocabulary as texts, which `word_text` made; `values` has them as columns store them."""
     integers: tuple[int, ...] | None = None
     oov_buckets: int | None = None
     buckets: int | None = None
@@ -56,7 +56,7 @@ class FittedOp(Frozen):
 
 
 def word_text(word: bytes) -> str:
-    """Returns a stored word as text; one that is not UTF-8, or begins with NUL, becomes NUL and a Latin-1 letter for
+    """Returns a stored word as text. A word that is not UTF-8, or begins with NUL, becomes NUL and then one Latin-1 letter for
     each of its bytes."""
     try:
         text = word.decode()
@@ -71,7 +71,7 @@ def word_bytes(text: str) -> bytes:
 
 
 class Fitted(Frozen):
-    """The transform of one raw column: the imputed value, its operations, its outputs."""
+    """The fitted transform of one raw column: its operations, the number that replaces null, its outputs."""
 
     column: Column
     ops: tuple[FittedOp, ...]
@@ -82,17 +82,17 @@ class Fitted(Frozen):
     size: int | None = None
     """The number of ids of a category, 0 .. size - 1; None for a numeric output."""
     width: int | None = None
-    """The number of ids of a row that the model sees, for lists and vectors of categories."""
+    """The number of ids of a row that the model sees, for lists and vectors of categories; None for other columns."""
     pool: tuple[str, ...] = ()
-    """The figures of a row's values that the model sees, for lists of numbers."""
+    """The figures of a row's list that the model sees, such as mean, for lists of numbers; empty for other columns."""
     longest: int | None = None
-    """The longest list of the train rows, of which `length` is a share, for lists of numbers; None: `length` is the
-    count."""
+    """The length of the longest list in the train rows, for lists of numbers: the figure `length` is a share of it. None: the
+    figure `length` is the number of values."""
 
     edges: tuple[float, ...] = ()
-    """The edges of equally full bins of the train values, for numeric outputs; none unless a model asks for them."""
+    """The edges of equally full bins of the train values, for numeric outputs; empty unless a model asks for bins."""
     counts: tuple[int, ...] = ()
-    """The number of train rows of each value of a vocabulary, then of all others; empty unless asked for."""
+    """For each value of a vocabulary its number of train rows, then that of all other values; empty unless asked for."""
 
     def with_counts(self, rows: Mapping[Any, int], total: int) -> Self:
         """Returns a copy with `counts`, the number of train rows of each value of the vocabulary. `rows` has the number
@@ -124,7 +124,7 @@ class Fitted(Frozen):
         return [*values, *self._indicators()]
 
     def numeric_edges(self) -> list[tuple[float, ...]]:
-        """Returns the edges of the bins of each numeric input; an indicator and the figures of a list have none."""
+        """Returns the bin edges of each numeric input; () for indicators, and for the figures sum and length of a list."""
         none: tuple[float, ...] = ()
         if self.size is not None or self.pixels is not None:
             return [none] * len(self.numeric_names())
@@ -138,7 +138,7 @@ class Fitted(Frozen):
 
 
 def apply_numeric(op: FittedOp, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns finite float64 values of any shape after one numeric operation."""
+    """Apply one numeric operation to finite float64 values of any shape, and return the results."""
     if op.op == "standardize":
         assert op.mean is not None and op.std is not None
         return (values - op.mean) / op.std
@@ -153,7 +153,7 @@ def apply_numeric(op: FittedOp, values: NDArray[np.float64]) -> NDArray[np.float
 
 
 def size_of(last: FittedOp, column: Column) -> int | None:
-    """Returns the number of ids of a column, by its last operation; None for a number or an image."""
+    """Returns the number of ids of a column, including that of null, by its last operation; None for a number or an image."""
     if last.op == "vocabulary":
         words = len(last.words if last.words is not None else last.integers or ())
         size = words + (last.oov_buckets or 0)
@@ -218,19 +218,19 @@ class TransformParameters(Frozen):
 
     @property
     def edges(self) -> tuple[tuple[float, ...], ...]:
-        """The edges of equally full bins of each numeric input's train values, where they were asked for."""
+        """The bin edges of each numeric input, in order: an empty tuple for an input without bins."""
         return tuple(edges for fitted in self.fitted for edges in fitted.numeric_edges())
 
     @property
     def categorical(self) -> tuple[Category, ...]:
-        """The categorical inputs of one id a row, in their order."""
+        """The categorical inputs with one id per row, in their order."""
         return tuple(
             Category(name=f.column.name, size=f.size) for f in self.fitted if f.size is not None and f.width is None
         )
 
     @property
     def lists(self) -> tuple[ListCategory, ...]:
-        """The categorical inputs of several ids a row, in their order."""
+        """The categorical inputs with several ids per row, in their order."""
         return tuple(
             ListCategory(name=f.column.name, size=f.size, width=f.width)
             for f in self.fitted
@@ -253,12 +253,12 @@ class TransformParameters(Frozen):
 
 
 def image_input(column: str) -> str:
-    """Returns the name of an image's input, which Keras accepts."""
+    """Returns the name of the model's input for an image column, in letters that Keras accepts."""
     return "image_" + tensor_name(column)
 
 
 class OfTransform(Stage[Answer], Generic[Answer]):
-    """The base of stages that read rows through a fitted transform, and run code of the user's."""
+    """The base class of stages that read rows through a fitted transform, and run the user's code."""
 
     model_config = ConfigDict(populate_by_name=True)
     code: Annotated[dict[str, str], Key(spread=True)] = Field(default={}, description="digests of the user's files")

@@ -22,12 +22,11 @@ from tfcore.transform.raw_column import RawColumn
 
 Preprocess = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 SCOPE = "preprocess"
-"""The name scope of the user's ops, by which an error of theirs is told from a damaged shard."""
+"""The name scope of the user's ops. By it an error in the user's ops is told from a damaged shard."""
 
 
 def load_preprocess(file: Path, function: str) -> Preprocess:
-    """Load the function "module:function" of the user's file, converted by AutoGraph; the call of a tf.Module is not
-    converted.
+    """Load the function "module:function" from the user's file, and convert it by AutoGraph. A tf.Module is not converted.
 
     Raises:
         ConfigError: the file or the function does not exist.
@@ -61,8 +60,8 @@ def load_preprocess(file: Path, function: str) -> Preprocess:
 
 
 def _place(error: BaseException, converted: Any, file: Path) -> str:
-    """Returns the line of the user's file that failed; AutoGraph runs converted code from another file and maps lines
-    back."""
+    """Returns the file and line of the user's code that failed. AutoGraph runs converted code from another file, whose lines are
+    mapped back."""
     origins = {
         (place.filename, place.lineno): origin.loc.lineno
         for place, origin in getattr(converted, "ag_source_map", {}).items()
@@ -103,10 +102,10 @@ class ReadRecorder(dict[str, Any]):
 def derive(
     function: Preprocess, columns: Mapping[str, RawColumn], stored: Sequence[Column]
 ) -> tuple[dict[str, RawColumn], tuple[Column, ...], tuple[Column, ...]]:
-    """Run the preprocess function; returns the new columns, their specs, and which of the `stored` columns it read.
+    """Run the preprocess function. Returns the new columns, their specs, and which of the `stored` columns it has read.
 
     Raises:
-        ConfigError: it fails, or gives what no column can be; with the column's name.
+        ConfigError: the function fails, reads no column, or returns what cannot be a column; with the column's name.
     """
     derived: dict[str, RawColumn] = {}
     specs: list[Column] = []
@@ -171,7 +170,7 @@ def _column(name: str, value: Any, present: Any, rows: tf.Tensor) -> tuple[RawCo
 
 
 def _stored(value: tf.Tensor) -> tuple[tf.Tensor, StoredType]:
-    """Returns a derived column's values in their stored type, and that type; TypeError if there is none."""
+    """Returns the values of a derived column in a stored type, and that type. Raises a TypeError if no stored type fits."""
     if value.dtype == tf.string:
         return value, "bytes"
     if value.dtype == tf.bool or value.dtype.is_integer:

@@ -1,4 +1,4 @@
-"""A raw column in the graph: its values, which rows have one, codes of a dictionary, lengths of lists."""
+"""A raw column in the graph: its values, a mask of the values that are there, codes of a dictionary, lengths of lists."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,10 +12,10 @@ DTYPES: dict[str, tf.DType] = {"int64": tf.int64, "float32": tf.float32, "bytes"
 
 
 class RawColumn(NamedTuple):
-    """A raw column in the graph. `values` [rows], or [distinct] where `codes` [rows] say which each row has.
+    """A raw column in the graph. `values` is [rows]. With `codes` [rows], `values` are distinct, and each code points to one.
 
-    Of a vector column values or codes are [rows, n]; of a list column they are flat, and `lengths` int64 [rows] says how
-    many of them belong to each row, 0 for a null row.
+    In a vector column, values or codes are [rows, n]. In a list column they are flat. `lengths`, int64 [rows], is then the number
+    of values of each row; 0 for a null row.
     """
 
     values: tf.Tensor
@@ -63,8 +63,8 @@ class PackedColumns:
                 self._together.setdefault(DTYPES[column.type].name, []).append(column.name)
 
     def pack(self, columns: Mapping[str, RawColumn], longest: Mapping[str, int]) -> dict[str, tf.Tensor]:
-        """Returns the packed values of the columns, "" or 0 for a null; lists are padded to `longest` of their
-        column."""
+        """Returns the columns in few tensors, with "" or 0 for a null. `longest` has, for each list column, the length to which
+        its lists are padded."""
         packed = {}
         for dtype, names in self._together.items():
             packed[f"packed/{dtype}"] = tf.stack([columns[name].plain() for name in names], 1)
@@ -95,7 +95,7 @@ class PackedColumns:
 
 
 def raw_columns(chunk: Mapping[str, tf.Tensor], columns: Sequence[Column]) -> dict[str, RawColumn]:
-    """Returns a chunk of classic tf.Examples, as `tfcore.ops.example_parser` returns it, as raw columns."""
+    """Returns the raw columns of a chunk of classic tf.Examples, in the form in which `tfcore.ops.example_parser` parses it."""
     return {
         column.name: RawColumn(
             chunk[column.name], chunk.get(f"{column.name}/present"), None, chunk.get(f"{column.name}/lengths")
@@ -110,7 +110,7 @@ def pad(values: tf.Tensor, lengths: tf.Tensor, width: Any, filler: Any) -> tf.Te
 
 
 def gather(values: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
-    """Returns the value of each code; a code outside of the dictionary is an error of TensorFlow's."""
+    """Returns the value of each code. A code outside of the dictionary raises an error of TensorFlow's."""
     # a record whose rows are all null has an empty dictionary, and code 0 must still be good for something
     spare = tf.cast(tf.equal(tf.size(values), 0), tf.int32)
     return tf.gather(tf.concat([values, tf.zeros([spare], values.dtype)], 0), codes)

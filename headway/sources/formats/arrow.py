@@ -1,6 +1,6 @@
 """Arrow IPC files and streams (.arrow, .feather), read batch by batch on the calling thread.
 
-A range of a file is a run of its batches; a stream, which has no list of them, is one range.
+A range of a file is a run of its batches. A stream has no list of its batches, so it is one range.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from headway.sources.base import (
     first_rows,
     leaves,
     pick,
+    row_group_runs,
     rows_of_range,
-    runs,
     wrong_format_error,
 )
 from headway.sources.config import FORMATS
@@ -35,7 +35,7 @@ _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
 
 
 class ArrowSource(Source):
-    """Reads Arrow files; the start and end of a range are batch numbers."""
+    """Reads Arrow files. A range is the batches [start, end) of a file."""
 
     def names(self, file: InputFile) -> list[str]:
         with _open(file.path) as reader:
@@ -51,7 +51,7 @@ class ArrowSource(Source):
                     ranges.append(Range(len(ranges), file.path, number, 0, 0, {"stream": True}))
                     continue
                 counts = [_batch(reader, i, file.path).num_rows for i in range(reader.num_record_batches)]
-                for start, end, _ in runs(counts, most):
+                for start, end, _ in row_group_runs(counts, most):
                     ranges.append(Range(len(ranges), file.path, number, start, end))
         return ranges
 
@@ -68,7 +68,7 @@ class ArrowSource(Source):
                     yield Chunk(part, first)
                     first += part.num_rows
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
+    def sample(self, files: Sequence[InputFile], rows: int) -> Sample:
         @contextlib.contextmanager
         def opened(path: str) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
             with _open(path) as reader:
@@ -82,7 +82,7 @@ class ArrowSource(Source):
 def _open(
     path: str, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatchFileReader | pa.RecordBatchStreamReader]:
-    """Yields the file's reader, which reads only `columns` if they are given."""
+    """Yields the file's reader. If `columns` are given, the reader reads only these."""
     with _source(path) as file:
         with storage.reading(path):
             head = file.read(8)
@@ -104,7 +104,7 @@ def _open(
 
 
 def _source(path: str) -> pa.NativeFile:
-    """Open a file. A local one is memory-mapped, so that unread columns cost nothing."""
+    """Opens a file. A local file is memory-mapped, so that columns that are not read cost nothing."""
     if storage.is_remote(path):
         return storage.open_file(path)
     with storage.reading(path):
@@ -140,6 +140,6 @@ def _batch(reader: pa.RecordBatchFileReader, number: int, path: str) -> pa.Recor
 
 
 def _rows_at_once(batch: pa.RecordBatch) -> int:
-    """Returns the number of rows of each chunk of the batch: BATCH_ROWS, or fewer if the rows are wide."""
+    """Returns the rows per chunk that a batch is cut into: BATCH_ROWS, or fewer if the rows are wide."""
     size = batch.get_total_buffer_size()
     return max(1, min(BATCH_ROWS, BATCH_BYTES * batch.num_rows // max(1, size)))

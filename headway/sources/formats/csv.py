@@ -1,15 +1,15 @@
 """CSV files, cut at line ends and parsed range by range on the calling thread.
 
-A range is first read with the stored types. Where a value of a column does not fit, the range is read again with that
-column as text, so that coercion can name the one bad row and keep the others. Lines with the wrong number of columns are
+A range is first read with the stored types. If a value does not fit its column's type, the range is read again with that column
+as text. `headway.tabular.coerce` then rejects the one bad row and keeps the others. Lines with the wrong number of columns are
 reported, never lost.
 
     replace_null_words(pa.chunked_array([["DE", "FR", "IT", "NA"]]), ("", "NA"), ())  # (the same values, ("",), a note)
     replace_null_words(pa.chunked_array([["Berlin", "NA"]]), ("", "NA"), ())  # (["Berlin", None], ("", "NA"), a note)
-    misplaced_name(["b", "a"], ["a", "b"])                              # ("b", 1, 2): the header has it elsewhere
+    misplaced_name(["b", "a"], ["a", "b"])                              # ("b", 1, 2): first in the header, second in the names
 
-NA is what R writes for a missing value, and Namibia's code. In a text column such a word is a value where it stands in quotes,
-or where nine in ten of the other distinct values are written like it: as many characters, and each of the same kind.
+NA is what R writes for a missing value, but also Namibia's country code. In a text column, NA is a value if it stands in quotes,
+or if nine in ten of the other distinct values look like it: two capitals. The same holds for other words for a missing value.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from headway.sources.config import FORMATS, MAX_CELL_BYTES, CsvConfig, SourceCon
 from headway.sources.sample import ONE_IN, Sample
 from headway.sources.text_files import BOM, SAMPLE_FILES, QuoteRules, TextFile, cuts, last_line_end, row_offsets, sample
 from headway.sources.type_inference import as_numbers
-from headway.tabular.list_arrays import as_batch, is_text, slots
+from headway.tabular.list_arrays import as_batch, is_text, np_view
 from headway.tabular.quarantine import CUT
 
 _PARSE_BYTES = 1 << 20
@@ -76,7 +76,7 @@ _AT_COLUMN = re.compile(r"In CSV column #(\d+): ")
 
 
 class CsvSource:
-    """Reads CSV files; a range is bytes [start, end) of a file, cut at line ends."""
+    """Reads CSV files. A range is bytes [start, end) of a file, cut at line ends."""
 
     def __init__(self, config: SourceConfig):
         self._config = config.csv
@@ -89,7 +89,7 @@ class CsvSource:
         return TextFile(path, self._config.encoding)
 
     def _header(self, text: TextFile) -> tuple[list[str], int]:
-        """Returns the column names, and the offset of the first data line."""
+        """Returns the column names, and the byte offset of the first data line."""
         number = self._config.skip_lines
         marks = (self._config.quote.encode(), self._config.escape.encode()) if self._config.header else ()
         start, line = text.line(number, *marks)
@@ -128,7 +128,7 @@ class CsvSource:
         return names, start + len(line)
 
     def _check_order(self, text: TextFile, number: int) -> None:
-        """Raise DataError for a file whose line above the first row has the names of `csv.names` in another order."""
+        """Raise DataError if the line above the first row has the names of `csv.names`, but in another order."""
         line = text.line(number)[1].removeprefix(BOM)
         words = line.decode("utf-8" if text.decoded else self._config.encoding, "replace")
         _, cells = next(rows_of(words.strip("\r\n").lstrip(COMMENT), self._config), (0, []))
@@ -150,7 +150,7 @@ class CsvSource:
         )
 
     def _utf8(self, data: bytes, text: TextFile, at: int) -> bytes:
-        """Returns text of the configured encoding as UTF-8."""
+        """Returns `data`, text in the configured encoding, as UTF-8."""
         if self._config.encoding == "utf-8" or text.decoded or data.isascii():
             return data
         try:
@@ -193,7 +193,7 @@ class CsvSource:
             before += rows
 
     def _blocks(self, text: TextFile, piece: Range) -> Iterator[tuple[int, bytes]]:
-        """Yields whole lines, one block at a time in memory."""
+        """Yields the byte offset and the bytes of the range's blocks of whole lines. One block at a time is in memory."""
         if not piece.facts["quoted"]:
             yield from text.blocks(piece.start, piece.end, _BLOCK_BYTES, last_line_end)
             return
@@ -201,8 +201,8 @@ class CsvSource:
         record_end = partial(self._rules.record_end, columns=len(piece.facts["names"]))
         yield from text.blocks(piece.start, end, FORMATS["csv"].range_size, record_end)
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
-        """Sample rows from places spread over the files: the beginning of a sorted file shows one value only."""
+    def sample(self, files: Sequence[InputFile], rows: int) -> Sample:
+        """Returns a sample of rows from all over the files, since the beginning of a sorted file could show one value only."""
         tables = []
         bad: list[tuple[list[Malformed], str]] = []
         quoted_words: dict[str, set[str]] = {}
@@ -246,9 +246,9 @@ class CsvSource:
         return as_numbers(merged, [name for name in whole.column_names if name not in thousands])
 
     def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> tuple[pa.Table, list[Malformed]]:
-        """Returns a piece of the sample in the types that pyarrow infers, and its malformed lines. Dates, times and
-        digits that a number would change stay text: integers among real numbers that float32 cannot hold, digits that
-        begin with 0, codes such as 12E3, and digits in groups of three."""
+        """Returns a piece of the sample in the types that pyarrow infers, and its malformed lines. Dates and times stay text. So
+        do digits that would change as a number: integers that float32 cannot hold among real numbers, digits that begin with 0,
+        codes such as 12E3, and digits in groups of three."""
         piece = _as_utf8(piece)  # the malformed lines of another could not be skipped
         around = re.escape(self._config.delimiter + self._config.quote).encode()
         piece, broken = self._marked(piece, names, quoted)
@@ -277,8 +277,8 @@ class CsvSource:
     def _with_words(
         self, table: pa.Table, piece: bytes, names: list[str], quoted: bool, quoted_words: dict[str, set[str]]
     ) -> pa.Table:
-        """Returns the table with each text as it is written in `piece`, words for a missing value such as NA included;
-        adds such words that stand in quotes to `quoted_words`."""
+        """Returns the table with every text as it is written in `piece`, also words for a missing value such as NA. Such words
+        that stand in quotes are added to `quoted_words`, by column."""
         words, texts = self._config.null_values, [f.name for f in table.schema if pa.types.is_string(f.type)]
         for name in texts:
             values = table.column(name)
@@ -297,8 +297,8 @@ class CsvSource:
     def _parse(
         self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType], piece: Range, at: int
     ) -> tuple[pa.Table, list[Malformed]]:
-        """Parse a block in the wanted types; returns the table and the malformed lines. A column with a value that does
-        not fit comes as text, so that coercion judges each value by itself."""
+        """Parses a block in the wanted types; returns the table and the malformed lines. If a value does not fit its column's
+        type, the whole column is returned as text, so that coercion judges each value by itself."""
         read_as = {name: types.get(name, pa.binary()) for name in columns}
         utf8 = _is_utf8(data)
         raw, block, latin = data, _PARSE_BYTES, False
@@ -330,7 +330,7 @@ class CsvSource:
         raise DataError(f"not readable as CSV: {reason}", where=where) from None
 
     def _marked(self, data: bytes, names: list[str], quoted: bool) -> tuple[bytes, list[Malformed]]:
-        """Replaces each broken record by a numbered line that pyarrow rejects; returns the data and the broken
+        """Replaces each broken record in `data` by a numbered line that pyarrow rejects. Returns the changed data and the broken
         records."""
         parts, at, bad = list[bytes](), 0, list[Malformed]()
         for found in self._rules.broken(data, len(names), newlines=quoted):
@@ -356,12 +356,12 @@ class CsvSource:
         latin: bool = False,
         skip: bool = True,
     ) -> tuple[pa.Table, list[Malformed]]:
-        """Parse a block once with these column types (None: inferred); returns the table and the malformed lines.
+        """Parses a block once, with these column types (None: inferred). Returns the table and the malformed lines.
 
         Args:
             broken: the broken records, in the order of the marked lines that replace them in `data`.
-            latin: `data` was converted from Latin-1 to UTF-8, which every byte survives; undo this in the values read.
-            skip: go on after malformed lines. False for data that are not UTF-8, whose lines pyarrow cannot hand over.
+            latin: `data` was converted from Latin-1 to UTF-8, so that no byte is an error; the values read are converted back.
+            skip: whether to go on after malformed lines. False for data that are not UTF-8: pyarrow cannot hand over their lines.
         """
         malformed: list[Malformed] = []
         mark, zero = self._mark(names), b"\0"
@@ -412,16 +412,16 @@ class CsvSource:
 
 
 def _infinite(table: pa.Table) -> list[str]:
-    """Returns the columns of doubles that hold an infinity."""
+    """Returns the names of the columns of doubles that hold an infinity."""
     return [
         field.name
         for field, column in zip(table.schema, table.columns, strict=True)
-        if field.type == _DOUBLE and any(np.isinf(slots(chunk, np.dtype(np.float64))).any() for chunk in column.chunks)
+        if field.type == _DOUBLE and any(np.isinf(np_view(part, np.dtype(np.float64))).any() for part in column.chunks)
     ]
 
 
 def _is_like(texts: pa.ChunkedArray, pattern: str) -> bool:
-    """Returns whether any text matches; for `_LARGE_INTEGER` also whether some are codes (12E3) and none is a real."""
+    """Returns whether any text matches. With `_LARGE_INTEGER`, codes (12E3) count as matches if no text is a real number."""
 
     def any_like(pattern: str) -> bool:
         return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
@@ -430,14 +430,14 @@ def _is_like(texts: pa.ChunkedArray, pattern: str) -> bool:
 
 
 def _large_integers(values: pa.ChunkedArray) -> bool:
-    """Returns whether any of the doubles is an integer beyond 2^24."""
+    """Returns whether any of these doubles is an integer beyond 2^24."""
     sizes = pc.abs(values)
     large = pc.and_(pc.greater(sizes, 2.0**24), pc.is_finite(sizes))
     return bool(pc.any(pc.and_(large, pc.equal(sizes, pc.floor(sizes)))).as_py())
 
 
 def _placed(malformed: list[Malformed], data: bytes, at: int) -> list[Malformed]:
-    """Returns the malformed lines. The reason of each now ends with the line's byte offset in the file."""
+    """Returns the malformed lines with a longer reason, which ends with the byte offset of the line in the file."""
     if not malformed:
         return malformed
     offsets = row_offsets(data, [line.row for line in malformed])
@@ -458,7 +458,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _as_utf8(value: bytes) -> bytes:
-    """Converts text that is not UTF-8 to UTF-8 from cp1252, which old Western editors wrote, or else from Latin-1."""
+    """Returns text as UTF-8. What is not UTF-8 is read as cp1252, which old Western editors wrote, or else as Latin-1."""
     if _is_utf8(value):
         return value
     try:
@@ -486,16 +486,16 @@ COMMENT = "#%/ "
 """The characters that may stand before the first name of a header, as a comment sign does."""
 
 
-def unnamed(place: int) -> str:
-    """Returns the name of a column without one, by its place, from 1."""
+def unnamed_column(place: int) -> str:
+    """Returns the name for a column without a name: column_3 for the third column, whose `place` is 3."""
     return f"column_{place}"
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Returns the names made unique: column_3 for an empty third one, price_2 for the second `price`."""
+    """Returns the names made unique: column_3 for an empty third name, price_2 for the second `price`."""
     made: list[str] = []
     for place, name in enumerate(names, 1):
-        stem = new = name or unnamed(place)
+        stem = new = name or unnamed_column(place)
         number = 2
         while new in made or (new != name and new in names):
             new, number = f"{stem}_{number}", number + 1
@@ -504,7 +504,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def rows_of(text: str, config: CsvConfig) -> Iterator[tuple[int, list[str]]]:
-    """Yields the line number (from 0) and the values of each CSV row, except empty ones; stops at an unreadable row."""
+    """Yields the line number (from 0) and the values of each CSV row, except empty rows; stops at an unreadable row."""
     reader = csv.reader(
         (line + "\n" for line in text.split("\n")),
         delimiter=config.delimiter,
@@ -521,9 +521,9 @@ def rows_of(text: str, config: CsvConfig) -> Iterator[tuple[int, list[str]]]:
 
 
 def misplaced_name(header: Sequence[str], names: Sequence[str]) -> tuple[str, int, int] | None:
-    """Returns a name that stands at another place in the header than in `names`, and both places, from 1; else None. A
-    header that is one name short lacks the first or the last one. A line with fewer than two names, or with more than
-    one name missing, is a title: None."""
+    """Returns a name whose place in the header differs from its place in `names`, and both places, counted from 1; else None. A
+    header that is one name short is taken to lack the first or the last name. None also for a title: a line with fewer than two
+    names, or that lacks more than one."""
     if sum(map(bool, header)) < 2 or len(header) < len(names) - 1:
         return None
     forms = [header] if len(header) != len(names) - 1 else [["", *header], [*header, ""]]
@@ -544,12 +544,12 @@ _LEAST, _MOSTLY = 3, 0.9
 def replace_null_words(
     values: pa.ChunkedArray, words: Sequence[str], quoted: Collection[str]
 ) -> tuple[pa.ChunkedArray, tuple[str, ...], str | None]:
-    """Makes words such as NA null where they mean a missing value. Returns the new values, the words that mean missing,
-    and a note on frequent or unclear words or None.
+    """Makes words such as NA null where they mean a missing value. Returns three things: the new values, the words that mean a
+    missing value here, and a note to the user on a word that is frequent or may be meant otherwise (None: no note).
 
     Args:
         values: sampled text as the files have it; values of another type are returned unchanged.
-        quoted: the words that stand in quotes in the files.
+        quoted: those of the words that stand in quotes in the files.
     """
     if not is_text(values.type):
         return values, tuple(words), None
@@ -579,8 +579,8 @@ def _are_like(others: pa.Array, word: str) -> bool:
 
 
 def _forms(texts: pa.Array) -> pa.Array:
-    """Returns the texts with each character replaced by its kind: A for a capital, a for another letter, 0 for a
-    digit."""
+    """Returns the texts with each character replaced by its kind: A for a capital, a for a small letter, 0 for a digit. Others
+    stay as they are."""
     for pattern, kind in ((r"\p{Lu}", "A"), (r"\p{Ll}", "a"), (r"\d", "0")):
         texts = pc.replace_substring_regex(texts, pattern, kind)
     return texts

@@ -1,7 +1,7 @@
 """Folders of JPEG and PNG images as columns `image` (the file's bytes), `path` (relative to the folder) and `label`.
 
-A label is the name of the folder that an image lies in, or stands in a table of file names and labels. Every image is
-decoded once at ingest; one that cannot be decoded goes to the quarantine.
+An image's label is the name of its folder, or stands in a table of file names and labels. Every image is decoded once at ingest.
+An image that cannot be decoded goes to the quarantine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _RANGE_FILES = 16_384
 
 
 class ImagesSource:
-    """Reads folders of images; a range is a run of files. A table of labels is the span's last file, in no range."""
+    """Reads folders of images. A range is a run of files. A table of labels, if any, is the span's last file and in no range."""
 
     def __init__(self, config: SourceConfig):
         self._config, self._images = config, config.images
@@ -69,7 +69,7 @@ class ImagesSource:
         return ranges
 
     def _labelled(self, files: Sequence[InputFile]) -> tuple[Sequence[InputFile], pa.Array, list[str]]:
-        """Returns the images, the label of each (null: it has none), and notes about the table of labels."""
+        """Returns the images, each image's label (null for none), and notes for the user on names without a match."""
         if self._images.table is None:
             folders = [_inside(self._config, file.path).rpartition("/")[0].rpartition("/")[2] for file in files]
             return files, pa.array([folder or None for folder in folders], pa.string()), []
@@ -138,7 +138,7 @@ class ImagesSource:
                 rows, images, malformed, size, first = [], [], [], 0, row + 1
 
     def _image(self, path: str, size: int) -> tuple[bytes, str | None]:
-        """Returns the file's bytes, and the reason why they are rejected; None if they are a readable image."""
+        """Returns the file's bytes, and the reason why they are rejected; the reason is None for a readable image."""
         if size > self._config.max_cell_bytes:
             return b"", f"{size} bytes, more than source.max_cell_bytes: {self._config.max_cell_bytes}"
         with storage.open_file(path) as file, storage.reading(path):
@@ -151,7 +151,7 @@ class ImagesSource:
             )
         return data, undecodable(data)
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
+    def sample(self, files: Sequence[InputFile], rows: int) -> Sample:
         images, labels, notes = self._labelled(files)
         sampled = images[: min(rows, _PREFIX_FILES)]
         data = []
@@ -174,7 +174,7 @@ class ImagesSource:
         return Sample(pa.Table.from_arrays(arrays, names=_NAMES), tuple(notes))
 
     def _passed_over(self, path: str) -> list[str]:
-        """Returns a note that counts images of other formats below the source's folder; none if the path is a glob."""
+        """Returns a note with the number of images of other formats in the source's folder. No note if the path is a glob."""
         parts = self._config.path.rstrip("/").split("/")
         if _depth(self._config) < len(parts) or parts[-1] == PurePosixPath(path).name:
             return []  # a glob says what is taken
@@ -186,12 +186,12 @@ class ImagesSource:
 
 
 def _kind(data: bytes) -> str | None:
-    """Returns the name of another image format that a file's first bytes show; None if they show none."""
+    """Returns the name of the unsupported image format that a file's first bytes show; None if they show none."""
     return next((name for magic, name in _MAGIC.items() if re.match(magic, data, re.DOTALL)), None)
 
 
 def _folder(config: SourceConfig) -> str:
-    """Returns the folder that paths are relative to."""
+    """Returns the folder that the names of images are relative to."""
     return "/".join(config.path.rstrip("/").split("/")[: _depth(config)])
 
 
@@ -222,7 +222,7 @@ def table_path(config: SourceConfig, span: str) -> str:
 
 
 def _depth(config: SourceConfig) -> int:
-    """Returns the number of path parts of the folder that names are relative to: those before the first glob."""
+    """Returns how many parts of the source's path stand before the first glob. They are the folder that names are relative to."""
     parts = config.path.rstrip("/").split("/")
     for i, part in enumerate(parts):
         if storage.has_magic(part):
@@ -236,7 +236,7 @@ def _inside(config: SourceConfig, path: str) -> str:
 
 
 def _table(path: str, file_column: str, label_column: str) -> pa.Table:
-    """Returns the two columns of the table of labels: file names and labels."""
+    """Returns the table of labels, with two columns: `file`, the file names, and `label`."""
     if storage.kind(path) != "file":
         raise ConfigError("there is no such file", where=path, fix="check source.images.table, the table of labels")
     try:

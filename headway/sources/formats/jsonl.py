@@ -1,11 +1,11 @@
 """Files of JSON objects, one per line, parsed by Arrow on the calling thread; compressed ones too.
 
-Nested objects are columns `a.b`; a key that is missing is null. Arrow gives up at the first line that is broken or
-holds a value of another type. A block with such lines is halved until they are found: only these are read one by one. A
-column with a value that is not of its type comes as text, and coercion judges each value.
+The value of key `b` in an object `a` is column `a.b`. A missing key is null. Arrow stops at the first line that is broken or
+holds a value of another type. So a block with bad lines is halved until they are found, and only a few lines are read one by one.
+If some value does not have its column's type, the whole column is returned as text, and `headway.tabular.coerce` converts it.
 
-    counted_in(b'{"a": {"b": 1}}\\n', path)[0]    # {"a.b": [["a", "b"], "int", "int"]}: the kinds of values
-    read_type(pa.int64(), "bool")                # bool: coercion makes it 0 and 1
+    kinds_and_forms(b'{"a": {"b": 1}}\\n', path)[0]    # {"a.b": [["a", "b"], "int", "int"]}: path, kind of all, kind of most
+    read_type(pa.int64(), "bool")                # bool, as in the file; coercion makes integers of it later
     Parser({"a.b": (("a", "b"), pa.int64())}).parse(data, at=0, first=0)      # (chunk, number of lines)
 """
 
@@ -50,11 +50,11 @@ objects)."""
 
 
 class JsonlSource(Source):
-    """Reads files of JSON lines; a range is bytes [start, end) of a file, cut at line ends, or a whole file that is read
-    as a stream (gzip, UTF-16, ...)."""
+    """Reads files of JSON lines. A range is bytes [start, end) of a file, cut at line ends. A file that has to be read as a
+    stream (gzip, UTF-16, ...) is one range."""
 
     def names(self, file: InputFile) -> list[str]:
-        """Returns the column names in the beginning of the file."""
+        """Returns the column names that occur in the beginning of the file."""
         return list(_beginning(_opened(file.path)))
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
@@ -77,15 +77,15 @@ class JsonlSource(Source):
             yield from rechunk(chunk)
             before += rows
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
-        """Sample rows from places spread over the files."""
+    def sample(self, files: Sequence[InputFile], rows: int) -> Sample:
+        """Returns a sample of at most `rows` rows, taken from places spread over the files."""
         samples: list[tuple[pa.Table, dict[FieldPath, ColumnForm], Kinds]] = []
         forms = ValueForms()
         for file in files[:SAMPLE_FILES]:
             text = _opened(file.path)
             for at, data in sample(text, 0, file.bytes, last_line_end, plain=not text.streamed):
                 data = data if at else data.removeprefix(BOM)
-                kinds, columns = counted_in(data, file.path)
+                kinds, columns = kinds_and_forms(data, file.path)
                 forms.note(file.path, columns)
                 if kinds:
                     samples.append((_sample_table(data, kinds), columns, kinds))
@@ -109,10 +109,10 @@ class JsonlSource(Source):
 
 
 def _opened(path: str) -> TextFile:
-    """Open a file.
+    """Opens a file of JSON lines.
 
     Raises:
-        DataError: its objects are not one per line.
+        DataError: the file is JSON, but not one object per line.
     """
     text = TextFile(path)
     for form, problem, filter in _OTHERS:
@@ -124,7 +124,7 @@ def _opened(path: str) -> TextFile:
 
 
 def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Parser:
-    """Returns the parser of these columns; `kinds` are the kinds in the file's beginning, `types` the wanted types."""
+    """Returns the parser of these columns. `kinds`: the kinds of values in the file's beginning; `types`: the wanted types."""
     read_types = {name: read_type(types.get(name), kinds[name][2] if name in kinds else None) for name in columns}
     elements = {name: kind.value_type if pa.types.is_list(kind) else kind for name, kind in types.items()}
     numbers = [name for name in columns if name in types and list_arrays.is_number(elements[name])]
@@ -132,7 +132,7 @@ def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataT
 
 
 def _sample_table(data: bytes, kinds: Kinds) -> pa.Table:
-    """Returns the lines as a table; a column of a kind that cannot be stored is null."""
+    """Returns JSON lines as a table. A column is null if values of its kind cannot be stored."""
     types = {name: (tuple(way), default_type(kind)) for name, (way, kind, _) in kinds.items()}
     parser = Parser({name: types[name] for name, (_, kind, _) in kinds.items() if storable(kind)})
     batch = parser.parse(data, 0, 0)[0].batch
@@ -144,7 +144,7 @@ def _sample_table(data: bytes, kinds: Kinds) -> pa.Table:
 
 
 def _way(name: str, kinds: Kinds) -> tuple[str, ...]:
-    """Returns the field path of a column, guessed from its name if the beginning of the file does not show it."""
+    """Returns a column's path of keys, ("a", "b") for `a.b`. If the file's beginning lacks the column, the path is guessed."""
     if name in kinds:
         return tuple(kinds[name][0])
     parts = name.split(".")
@@ -153,12 +153,12 @@ def _way(name: str, kinds: Kinds) -> tuple[str, ...]:
 
 def _beginning(text: TextFile) -> Kinds:
     for _, data in text.blocks(0, None, SAMPLE_BYTES, last_line_end):
-        return counted_in(data.removeprefix(BOM), text.path)[0]
+        return kinds_and_forms(data.removeprefix(BOM), text.path)[0]
     return {}
 
 
 def _refuse_wrapped(kinds: Kinds, path: str) -> None:
-    """Raise DataError when a file's only object holds the rows, in a list or column by column."""
+    """Raise DataError when a file is one object that wraps all the rows, as a list of objects or as one object per column."""
     listed = [way for way, kind, _ in kinds.values() if kind == "list:object"]
     if listed:
         keys = "".join(f".{json.dumps(key)}" for key in listed[0])
@@ -202,7 +202,7 @@ _PLAIN = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "null": 
 
 
 class Number(str):
-    """A number in the spelling of the file."""
+    """A JSON number as text, in the spelling of the file, so that no digit is lost."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -218,10 +218,10 @@ DECODER = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=
 
 
 def decode(line: bytes) -> Any:
-    """Decode a line; numbers keep their spelling.
+    """Returns the JSON value of a line. Numbers in it are of class `Number`, in the spelling of the file.
 
     Raises:
-        ValueError: it is not JSON.
+        ValueError: the line is not JSON, or an object repeats a key.
     """
     try:
         return DECODER.decode(line.decode("utf-8", "surrogateescape"))
@@ -230,7 +230,7 @@ def decode(line: bytes) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """Encode what `decode` returned as JSON. Numbers keep their spelling; a text by itself gets no quotes."""
+    """Returns a value that `decode` returned as JSON. Numbers keep their spelling. A value that is one string gets no quotes."""
     return str(value) if isinstance(value, str) else _as_json(value)
 
 
@@ -244,11 +244,12 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def counted_in(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], ColumnForm]]:
-    """Returns the kinds of the columns of some lines, and the form of the values by field path; skips broken lines.
+def kinds_and_forms(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], ColumnForm]]:
+    """Returns what values the columns have in some lines: {column: [field path, kind that covers all values, kind of most
+    values]}, and {field path: form and number of the values}. Broken lines are skipped.
 
     Raises:
-        DataError: its rows are lists, or two columns have the same name.
+        DataError: the rows are lists instead of objects, or two columns have the same name.
     """
     if data.lstrip()[:1] == b"[":
         raise DataError(
@@ -288,8 +289,8 @@ def _count(value: dict[str, Any], way: tuple[str, ...], counts: dict[tuple[str, 
 
 
 def _overruled(way: tuple[str, ...], counts: dict[tuple[str, ...], Counter[str]]) -> bool:
-    """Returns whether to ignore the values at a field path: objects stand there at least as often, or the path lies in
-    an object where plain values stand more often."""
+    """Returns whether to ignore the values at a field path. True if objects are at this path at least as often as values are, or
+    if the path lies within an object, and at the object's own path plain values are more frequent."""
     values = counts[way].total() - counts[way]["null"]
     below = [other for other in counts if len(other) > len(way) and other[: len(way)] == way]
     above = [other for other in counts if len(other) < len(way) and way[: len(other)] == other]
@@ -314,7 +315,7 @@ def _kind(value: Any) -> str:
 
 
 def _settled(kinds: Counter[str], few: int = _FEW_LARGE) -> Counter[str]:
-    """Replace the kind of integers beyond int64 by int where they are few; elsewhere it stays, and they are text."""
+    """Returns the counts by kind. Integers beyond int64 count as int if they are few; else their kind makes the column text."""
     values = kinds.total() - kinds["null"]
     settled: Counter[str] = Counter()
     for kind, count in kinds.items():
@@ -326,18 +327,18 @@ def _settled(kinds: Counter[str], few: int = _FEW_LARGE) -> Counter[str]:
 
 
 def _usual(kinds: Counter[str]) -> Counter[str]:
-    """Returns the kinds that more than one value in a hundred has."""
+    """Returns the counts of those kinds that more than one value in a hundred has, and of null."""
     values = kinds.total() - kinds["null"]
     return Counter({kind: count for kind, count in kinds.items() if kind == "null" or count * ONE_IN > values})
 
 
 def is_number(kind: str) -> bool:
-    """Returns whether the values are numbers, true or false, or lists of them."""
+    """Returns whether values of this kind are numbers or booleans, or lists of numbers or booleans."""
     return kind.removeprefix(_LISTS) in ("int", "float", "bool", _LARGE)
 
 
 def storable(kind: str) -> bool:
-    """Returns whether a column of that kind can be stored: values or lists of values, no deeper lists, no objects."""
+    """Returns whether a column of this kind can be stored. Objects, lists of objects and lists of lists cannot."""
     inner = kind.removeprefix(_LISTS)
     return inner != "object" and not inner.startswith(_LISTS)
 
@@ -357,7 +358,7 @@ def _together(kinds: Counter[str]) -> str:
 
 
 def _most(kinds: Counter[str]) -> str:
-    """Returns the kind of most values, so that a few exceptions do not make the others slow to read."""
+    """Returns the kind that most values have. Lines are parsed by it, so that a few exceptions do not slow down the rest."""
     typed = Counter({kind: count for kind, count in kinds.items() if kind not in ("null", "list:null")})
     if not typed:
         return _together(kinds)
@@ -366,7 +367,7 @@ def _most(kinds: Counter[str]) -> str:
 
 
 def _form(kind: str) -> str | None:
-    """Returns what a message calls values of that kind; None when there are only nulls."""
+    """Returns the words for values of that kind in a message, such as "a list of objects"; None when there are only nulls."""
     if kind == "null":
         return None
     if not kind.startswith(_LISTS):
@@ -378,7 +379,7 @@ def _form(kind: str) -> str | None:
 
 
 def default_type(kind: str) -> pa.DataType:
-    """Returns the Arrow type of a kind, for a column without a wanted type; text and mixed kinds are strings."""
+    """Returns the Arrow type to parse values of a kind as, if no type is wanted. Text and mixed kinds become strings."""
     if not storable(kind):  # one type for all, whatever lies in them
         return pa.list_(pa.struct([]) if kind == _LISTS + "object" else pa.list_(pa.null()))
     if kind.startswith(_LISTS):
@@ -387,7 +388,7 @@ def default_type(kind: str) -> pa.DataType:
 
 
 def read_type(chosen: pa.DataType | None, kind: str | None) -> pa.DataType:
-    """Returns the type to parse as: the wanted type, or the type of the file's values if coercion converts them."""
+    """Returns the type to parse a column as: the wanted one (`chosen`), or that of the file's values if coercion converts it."""
     if chosen is None:
         inferred = default_type(kind or "text")
         return pa.binary() if pa.types.is_string(inferred) or pa.types.is_null(inferred) else inferred
@@ -401,32 +402,31 @@ def read_type(chosen: pa.DataType | None, kind: str | None) -> pa.DataType:
 
 
 _FEW, _SOME = 8, 2048
-"""The most lines that are read one by one rather than halved again, and the most that are searched for bad ones at a
-time."""
+"""The most lines that are read one by one rather than halved again, and the most that are searched for bad lines at once."""
 _IN_ROW = re.compile(r" in row (\d+)$")
 _NULL_LINE = re.compile(rb"\n[ \t\r]*n")
-"""A pattern for a line that begins as null does: Arrow makes a row of nulls of it, and crashes the process where it is
-the first."""
+"""A pattern for a line that begins as null does. Arrow makes a row of nulls of it; as the first line it crashes the process."""
 _NAMES = {dict: "an object", list: "a list", str: "a text", Number: "a number", bool: "true or false"}
 
 
 class _Misfit(Exception):
-    """A cell that no coercion can convert."""
+    """Raised for a cell that no coercion can convert to its column's type."""
 
 
 @dataclass
 class _Slow:
-    """Lines that were read one by one: their rows, and the cells of each column as text."""
+    """Lines that were read one by one, without the bad ones: their rows, and each column's cells as text, numbers or booleans."""
 
     rows: list[int]
     cells: dict[str, list[Any]]
 
 
 class Parser:
-    """Parses lines to `columns`, {name: (field path, type)}; a type is int64, float64, bool, binary or a list of one.
+    """Parses JSON lines to `columns`, {name: (field path, type)}. A type is int64, float64, bool, binary or a list of one of
+    these.
 
     Args:
-        numbers: the columns that are converted to numbers later. In them true and false are 1 and 0, also as text.
+        numbers: the columns that are converted to numbers later. In the text of such a column true is 1, and false is 0.
     """
 
     def __init__(self, columns: Mapping[str, tuple[FieldPath, pa.DataType]], numbers: Collection[str] = ()):
@@ -439,8 +439,8 @@ class Parser:
         )
 
     def parse(self, data: bytes, at: int, first: int) -> tuple[Chunk, int]:
-        """Parse lines; returns the chunk and the number of lines. `at` is their offset in the file, `first` their first
-        row's number in the range."""
+        """Parses lines; returns the chunk and the number of lines. `at`: the byte offset of `data` in the file; `first`: the
+        number within the range of the first row."""
         lines = data.count(b"\n") + (not data.endswith(b"\n"))
         table = self._fast(data)
         if isinstance(table, pa.Table) and table.num_rows == lines:
@@ -448,7 +448,7 @@ class Parser:
         return self._carefully(data, at, first)
 
     def _fast(self, data: bytes) -> pa.Table | int | None:
-        """Parse lines by Arrow; when a line is broken or a value has another type, return its row, None if unknown."""
+        """Returns the table that Arrow parses. If a line is broken or has a wrong type, returns its row, or None if unknown."""
         if data.lstrip(b" \t\r\n").startswith(b"n"):
             return 0
         if null := _NULL_LINE.search(data):
@@ -532,7 +532,7 @@ class Parser:
         return slow
 
     def _column(self, name: str, parts: Sequence[pa.RecordBatch | _Slow]) -> pa.Array:
-        """Returns a column of all parts: in its type if every cell fits, else as text."""
+        """Returns one column, joined from all parsed parts: in its wanted type if every cell fits, else as text."""
         kind = self._columns[name][1]
         arrays = [_typed(part.cells[name], kind) if isinstance(part, _Slow) else part.column(name) for part in parts]
         if all(array is not None for array in arrays):
@@ -568,7 +568,7 @@ def _called(value: Any) -> str:
 
 
 def _cell(value: Any, way: FieldPath, several: bool) -> Any:
-    """Returns the value at a field path, or list of values, as `_text` does; None when it is null or missing."""
+    """Returns the value at a field path (if `several`: the list of values) as `_text` does; None if it is null or missing."""
     for part in way:
         if value is None:
             return None
@@ -583,7 +583,7 @@ def _cell(value: Any, way: FieldPath, several: bool) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """Returns a value as text, but numbers, true and false as they are until the column's type is settled."""
+    """Returns a string as UTF-8 bytes. Numbers and booleans stay as they are until the type of the column is settled."""
     if isinstance(value, (dict, list)):
         raise _Misfit(as_json(value), f"{_called(value)} where one value is wanted")
     if isinstance(value, str) and not isinstance(value, Number):
@@ -595,7 +595,7 @@ def _text(value: Any) -> Any:
 
 
 def _typed(cells: list[Any], kind: pa.DataType) -> pa.Array | None:
-    """Returns the cells as an array of the type; None unless every cell has it already."""
+    """Returns the cells as an array of the type `kind`; None if any cell has another type."""
     element = kind.value_type if pa.types.is_list(kind) else kind
     value_class = bool if pa.types.is_boolean(element) else bytes if is_text(element) else Number
     flat = [item for cell in cells for item in (cell if isinstance(cell, list) else [cell])]

@@ -1,9 +1,9 @@
 """Parquet files, read by row groups on the calling thread.
 
-Row groups of very wide files are read some columns at a time: a reader of all columns at once holds a compressed chunk,
-a page and a dictionary of each, three times the memory of the rows themselves. A row group of more than `HELD_BYTES` is
+Row groups of very wide files are read one set of columns at a time. A reader of all columns at once would hold a compressed
+chunk, a page and a dictionary of each column, three times the memory of the rows. A row group of more than `HELD_BYTES` is
 written to temporary Arrow files (in TMPDIR), one for each set of columns, and read back batch by batch. Memory then
-holds one set of columns, or one batch, however long a row group is.
+holds one set of columns, or one batch, however long the row group is.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from headway.sources.base import (
     first_rows,
     leaves,
     pick,
+    row_group_runs,
     rows_of_range,
-    runs,
     wrong_format_error,
 )
 from headway.sources.config import FORMATS
@@ -56,8 +56,8 @@ _DELTA = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
 
 
 class ParquetSource(Source):
-    """Reads Parquet files; the start and end of a range are row group numbers. A range has at most the rows that
-    `FORMATS` says, and fewer if the table is wide or the file short."""
+    """Reads Parquet files. A range is the row groups [start, end) of a file. It has at most the rows that `FORMATS` says, and
+    fewer rows if the table is wide or the file short."""
 
     def names(self, file: InputFile) -> list[str]:
         with _open(file.path) as (parquet, _):
@@ -70,7 +70,7 @@ class ParquetSource(Source):
                 metadata = parquet.metadata
                 rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
             most = rows_of_range(FORMATS["parquet"].range_size, metadata.num_columns, sum(rows))
-            for start, end, in_range in runs(rows, most):
+            for start, end, in_range in row_group_runs(rows, most):
                 ranges.append(Range(len(ranges), file.path, number, start, end, {"rows": in_range}))
         return ranges
 
@@ -96,7 +96,7 @@ class ParquetSource(Source):
                 at = f"row groups {piece.start} to {piece.end - 1}, row {first}"
                 raise _corrupt(piece.path, error, at, _unreadable(parquet, columns, groups)) from None
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
+    def sample(self, files: Sequence[InputFile], rows: int) -> Sample:
         conflicts: dict[str, str] = {}
         damaged: dict[str, str] = {}
 
@@ -120,7 +120,7 @@ class ParquetSource(Source):
 def _seconds(
     metadata: pq.FileMetaData, path: str, groups: list[int], ways: Mapping[str, FieldPath]
 ) -> Mapping[str, NDArray[np.int64]]:
-    """Returns the times of each INT96 column in seconds since 1970: unlike microseconds, int64 holds all of them."""
+    """Returns the times of each INT96 column in whole seconds since 1970. As microseconds, int64 could not hold all of them."""
     schema, places = metadata.schema, _places(metadata, ways)
     names = [
         n for place, n in places if schema.column(place).physical_type == "INT96" and schema.column(place).path == n
@@ -134,7 +134,7 @@ def _seconds(
 
 
 def _without_wrapped(chunk: Chunk, seconds: Mapping[str, NDArray[np.int64]]) -> Chunk:
-    """Returns the chunk with each row whose time does not fit microseconds in int64 moved to the malformed rows."""
+    """Returns the chunk with some rows moved to the malformed rows: those with a time that int64 cannot hold as microseconds."""
     bad: dict[int, Malformed] = {}
     for name, whole in seconds.items():
         times = pc.fill_null(chunk.batch.column(name).cast(pa.int64()), 0).to_numpy() // 1_000_000
@@ -151,8 +151,8 @@ def _without_wrapped(chunk: Chunk, seconds: Mapping[str, NDArray[np.int64]]) -> 
 def _sampled(
     parquet: pq.ParquetFile, rows: int, path: str, conflicts: dict[str, str]
 ) -> tuple[int, Iterator[pa.RecordBatch]]:
-    """Returns the most rows of a sample that includes this file, and the file's first batches; adds the columns that
-    cannot be read to `conflicts`."""
+    """Returns the most rows that a sample with this file may have, and the file's first batches. Adds the columns that cannot be
+    read, and the reasons, to `conflicts`."""
     ways = leaves(parquet.schema_arrow, path)
     schema = parquet.metadata.schema
     places = _places(parquet.metadata, ways)
@@ -179,7 +179,7 @@ def _sampled(
 
 
 def _complete(batch: pa.RecordBatch, names: Collection[str], intervals: Collection[str]) -> pa.RecordBatch:
-    """Returns a batch with a column of nulls for each name that it lacks."""
+    """Returns a batch of all the columns `names`, in which a column that `batch` lacks is null."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     for name in names:
         if name not in columns:
@@ -194,7 +194,7 @@ def _sentences(unreadable: Mapping[str, str]) -> dict[str, str]:
 def _unreadable(
     parquet: pq.ParquetFile, names: Sequence[str], groups: list[int], batches: int | None = None, rows: int = BATCH_ROWS
 ) -> dict[str, str]:
-    """Reads each column by itself; returns the reason for each one that cannot be read."""
+    """Reads each column by itself; returns {column: reason} for the columns that cannot be read."""
     reasons = {}
     for name in names:
         try:
@@ -223,7 +223,7 @@ def _batches(
 def _open(
     path: str, dictionaries: Sequence[str] = (), groups: Sequence[int] = ()
 ) -> Iterator[tuple[pq.ParquetFile, Mapping[str, str]]]:
-    """Yields the file's reader, and for each column with encrypted metadata why it cannot be read.
+    """Yields the file's reader, and {column: reason} for the columns that cannot be read since their metadata is encrypted.
 
     Args:
         dictionaries: columns of text to read as dictionaries, if pyarrow can do so in these row `groups`.
@@ -247,15 +247,15 @@ def _open(
 def _reader(
     file: pa.NativeFile, metadata: pq.FileMetaData | None = None, int96: str = "us", **options: Any
 ) -> pq.ParquetFile:
-    """Returns a reader that verifies the checksums of pages. It reads INT96 times in the unit `int96`, since
-    nanoseconds in int64 cannot hold all of them."""
+    """Returns a reader that verifies the checksums of pages. INT96 times are read in the unit `int96`: int64 cannot hold all of
+    them as nanoseconds."""
     return pq.ParquetFile(
         file, metadata=metadata, page_checksum_verification=True, coerce_int96_timestamp_unit=int96, **options
     )
 
 
 class _Footer:
-    """The metadata of a file: 1 kB of memory per column of each row group, 100 MB for a wide table."""
+    """The metadata of a file, which takes 1 kB of memory per column and row group: 100 MB for a wide table."""
 
     def __init__(self, path: str, file: pa.NativeFile):
         parquet = _reader(file)
@@ -276,7 +276,7 @@ _FOOTERS_LOCK = threading.Lock()
 
 
 def _footer(path: str, file: pa.NativeFile) -> _Footer:
-    """Returns the file's footer, shared by all concurrent readers."""
+    """Returns the file's footer. All concurrent readers of the file share one footer."""
     written = 0 if storage.is_remote(path) else Path(path).stat().st_mtime_ns
     key = (path, file.size(), written)
     with _FOOTERS_LOCK:
@@ -287,7 +287,7 @@ def _footer(path: str, file: pa.NativeFile) -> _Footer:
 
 
 def _places(metadata: pq.FileMetaData, names: Collection[str]) -> Iterator[tuple[int, str]]:
-    """Yields the index of each physical column of the file that belongs to one of these leaves, and the leaf's name."""
+    """Yields the index of each of the file's physical columns that belongs to a leaf column in `names`, and the leaf's name."""
     schema = metadata.schema
     for place in range(metadata.num_columns):
         path = schema.column(place).path
@@ -298,7 +298,7 @@ def _places(metadata: pq.FileMetaData, names: Collection[str]) -> Iterator[tuple
 
 
 def _delta_coded(metadata: pq.FileMetaData, names: Collection[str], groups: Sequence[int]) -> set[str]:
-    """Returns the columns of text that pyarrow cannot read as dictionaries, since they are delta-encoded."""
+    """Returns those of the named text columns that pyarrow cannot read as dictionaries, since they are delta-encoded."""
     places = list(_places(metadata, frozenset(names)))
     return {
         name
@@ -309,8 +309,8 @@ def _delta_coded(metadata: pq.FileMetaData, names: Collection[str], groups: Sequ
 
 
 def _rows_at_once(parquet: pq.ParquetFile, columns: Collection[str]) -> int:
-    """Returns the number of rows of a batch: BATCH_ROWS, or fewer if the rows are wide. It is the same for the whole
-    file, so that reading is repeatable."""
+    """Returns the number of rows of a batch: BATCH_ROWS, or fewer if the rows are wide. The number is the same for the whole
+    file, so that repeated reads give the same batches."""
     metadata = parquet.metadata
     places = [place for place, _ in _places(metadata, frozenset(columns))]
     size = 0
@@ -338,7 +338,7 @@ _MOST = 512
 def by_columns(
     parquet: pq.ParquetFile, group: int, ways: Mapping[str, FieldPath], columns: Sequence[str], rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the named columns of a row group in batches of `rows` rows. A large group goes through temporary files."""
+    """Yields the named columns of a row group in batches of `rows` rows. A large row group goes through temporary files."""
     sets, size = _sets(parquet, group, ways, columns)
     if size <= HELD_BYTES:
         tables = [_read(parquet, group, ways, names) for names in sets]
@@ -362,7 +362,7 @@ def by_columns(
 def _sets(
     parquet: pq.ParquetFile, group: int, ways: Mapping[str, FieldPath], columns: Sequence[str]
 ) -> tuple[list[list[str]], int]:
-    """Returns the columns in sets of up to about `SET_BYTES` each, and the bytes of all of them."""
+    """Returns the columns, divided into sets of up to about `SET_BYTES` bytes each, and the total bytes of all columns."""
     metadata = parquet.metadata.row_group(group)
     sizes: dict[str, int] = {}
     for place, name in _places(parquet.metadata, frozenset(columns)):

@@ -1,10 +1,10 @@
 """TFRecord files of classic tf.train.Examples, one row per record, as other tools write them; gzip too.
 
 An absent feature is null. An empty list is null in a column of one value per row, and an empty list in others. A column
-has one value per row if at most one sampled row in a hundred has several or none. Every checksum is checked.
+has one value per row if at most one sampled row in a hundred has several values or none. The checksum of each record is checked.
 
-A batch is parsed with NumPy, without protobuf: all records are walked in step, their k-th features together. A record
-with an unusual layout (unpacked numbers, unknown fields) is first put into the usual form by itself.
+A batch is parsed with NumPy, without protobuf: first the first features of all records together, then the second ones, and so on.
+A record with an unusual layout (unpacked numbers, unknown fields) is first rewritten in the usual layout.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headway.records.tfrecord import CRC_BYTES, HEADER, DamagedRecord, framed, m
 from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, Source, sampled, wrong_format_error
 from headway.sources.config import FORMATS
 from headway.sources.sample import ONE_IN, Sample
-from headway.sources.type_inference import as_numbers, with_several
+from headway.sources.type_inference import as_numbers, note_several_values
 from headway.storage import filesystem as storage
 from headway.tabular.list_arrays import is_list, value_type
 from headway.tabular.quarantine import CUT, text_of
@@ -42,7 +42,7 @@ _LONG = 256
 
 
 class ExampleBatch:
-    """The parsed features of a batch of records, each with its row, name, kind of list, and the list's offset."""
+    """The parsed features of a batch of records: the row, the name, and the kind and offset of the list of each feature."""
 
     def __init__(self, data: Bytes, rows: int, parts: list[tuple[Ints, ...]], broken: dict[int, str]):
         self.rows, self.broken = rows, broken
@@ -76,27 +76,27 @@ class ExampleBatch:
         return sorted(set(self._keys))
 
     def is_number(self, name: str) -> bool | None:
-        """Returns whether most rows that have the feature hold integers or floats; None when no row has it."""
+        """Returns whether the feature holds integers or floats in most rows that have the feature; None when no row has it."""
         tags = self._tag[self._codes == self._keys.index(name)]
         tags = tags[tags != 0]
         return bool((tags != _BYTES).mean() > 0.5) if len(tags) else None
 
     def counts(self, name: str) -> Counter[int]:
-        """Returns the number of rows for each number of values, among rows that have the feature and an intact list."""
+        """Returns {number of values: number of rows}. Rows without the feature or with a damaged list are left out."""
         array, _ = self.column(name, several=True)
         if pa.types.is_null(array.type):
             return Counter()
         return Counter(pc.list_value_length(array).drop_null().to_pylist())
 
     def column(self, name: str, *, several: bool | None) -> tuple[pa.Array, Misfits]:
-        """Returns a column as lists, or as one value per row; null where the feature is absent, or its value does not
-        fit.
+        """Returns a feature as a column of lists, or of one value per row. Null stands for an absent feature, and for a value
+        that does not fit.
 
         Args:
-            several: whether to return lists; None: only if some row does not hold exactly one value.
+            several: True: lists; False: one value per row; None: lists if some row with the feature does not have exactly one.
 
         Returns:
-            The array (int64, float32, binary or lists of one; binary for mixed rows; null if none has it), and misfits.
+            The array (int64, float32, binary or lists of one; binary for mixed types; null for no values), and {misfit row: why}.
         """
         place = np.full(self.rows, -1, np.int64)
         if name in self._keys:
@@ -130,7 +130,7 @@ class ExampleBatch:
         return values.take(pa.array(starts, mask=~(present & (lengths == 1)))), misfits
 
     def _values(self, tag: int, where: Ints) -> tuple[pa.Array, Ints, list[int]]:
-        """Returns all values of features with one kind of list, how many each feature has, and the damaged features."""
+        """Returns the values of features with one kind of list, the number of values per feature, and the damaged features."""
         body, size = self._body[where], self._size[where]
         if tag == _BYTES:
             return _strings(self._data, body, size)
@@ -155,7 +155,7 @@ class ExampleBatch:
         return pa.array(ints), stops[edges] - stops[edges - length], np.flatnonzero(~fine).tolist()
 
     def _as_text(self, where: Ints) -> tuple[pa.Array, Ints, list[int]]:
-        """Returns what `_values` does for features with different kinds of lists, with the values as text."""
+        """Does what `_values` does, for features with different kinds of lists. The values are returned as text."""
         texts: list[bytes] = []
         counts, bad = np.zeros(len(where), np.int64), list[int]()
         for i, at in enumerate(where.tolist()):
@@ -169,7 +169,7 @@ class ExampleBatch:
 
 
 def _walk(data: Bytes, ends: Ints) -> tuple[list[tuple[Ints, ...]], Ints]:
-    """Returns the features (row, key offset and size, tag, body offset and size), and the records of unusual layout."""
+    """Returns the features (row, key offset, key size, tag, body offset, body size), and the rows with an unusual layout."""
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
     unusual = np.zeros(len(ends), np.bool_)
     row = np.flatnonzero(ends > starts)
@@ -205,8 +205,8 @@ def _walk(data: Bytes, ends: Ints) -> tuple[list[tuple[Ints, ...]], Ints]:
 
 
 def _enter(data: Bytes, at: Ints, end: Ints, tag: int | None, stop: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    """Returns where the content of the field at offset `at` begins, and whether the field has the tag (None: any) and
-    ends at `stop`. Where not, the first result is `stop`. Only fields with `at` < `end` are read."""
+    """Enters the protobuf field at each offset `at`. Returns where the field's content begins, and whether the field has the tag
+    (None: any) and ends at `stop`. If not, the first result is `stop`. Only fields with `at` < `end` are read."""
     at = np.where(at < end, at, 0)
     size, inner = _varint(data, at + 1)
     fine = (size >= 0) & (inner + size == stop)
@@ -216,7 +216,7 @@ def _enter(data: Bytes, at: Ints, end: Ints, tag: int | None, stop: Ints) -> tup
 
 
 def _varint(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """Returns the varint at each offset, -1 if it has more than 5 bytes, and the offset after it."""
+    """Returns the varint at each offset (-1 if it has more than 5 bytes), and the offset after each varint."""
     at = np.minimum(at, len(data) - _PAD)
     byte = data[at].astype(np.int64)
     value, at = byte & 0x7F, at + 1
@@ -232,7 +232,7 @@ def _varint(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def _packed(data: Bytes, body: Ints, size: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-    """Returns the offset and the number of bytes of each list's packed numbers, and whether the list is packed."""
+    """Returns for each list the offset and the number of bytes of its packed numbers, and whether the list is packed at all."""
     not_empty = size > 0
     inner, fine = _enter(data, np.where(not_empty, body, 0), body + size, _ONE, body + size)
     fine |= ~not_empty
@@ -240,7 +240,7 @@ def _packed(data: Bytes, body: Ints, size: Ints) -> tuple[Ints, Ints, NDArray[np
 
 
 def _strings(data: Bytes, body: Ints, size: Ints) -> tuple[pa.Array, Ints, list[int]]:
-    """Returns the strings of all lists, their number in each, and the damaged lists; finds all k-th strings at once."""
+    """Returns the strings of all lists, the number per list, and the damaged lists. The k-th strings are found together."""
     row, at, end = np.arange(len(body)), body, body + size
     counts, fine = np.zeros(len(body), np.int64), np.ones(len(body), np.bool_)
     places: list[tuple[Ints, Ints, Ints, Ints]] = []
@@ -271,7 +271,7 @@ def _binary(data: Bytes, starts: Ints, lengths: Ints) -> pa.Array:
 
 
 def _slices(data: Bytes, starts: Ints, lengths: Ints) -> bytes:
-    """Concatenate slices of `data`."""
+    """Returns the joined slices of `data` with these starts and lengths."""
     total = int(lengths.sum())
     if not total:
         return b""
@@ -283,7 +283,7 @@ def _slices(data: Bytes, starts: Ints, lengths: Ints) -> bytes:
 
 
 def _are_varints(data: Bytes, starts: Ints, lengths: Ints) -> NDArray[np.bool_]:
-    """Returns which slices of `data` hold whole varints."""
+    """Returns for each slice of `data` whether it consists of whole varints."""
     fine = np.ones(len(starts), np.bool_)
     for i, (at, size) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
         try:
@@ -299,7 +299,7 @@ _FIX = "fetch or write the file again"
 
 
 class ExamplesSource(Source):
-    """Reads TFRecord files; a range is bytes [start, end) of a file, cut between records, or a whole gzip file."""
+    """Reads TFRecord files. A range is bytes [start, end) of a file, cut between records; a gzip file is one range."""
 
     def names(self, file: InputFile) -> list[str]:
         """Returns the names of the features in the first records."""
@@ -346,7 +346,7 @@ class ExamplesSource(Source):
                 yield Chunk(whole, first)
             first += batch.rows
 
-    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
+    def sample(self, files: Sequence[InputFile], rows: int) -> Sample:
         batches: list[ExampleBatch] = []
         numbers: dict[str, bool] = {}
         counts: dict[str, Counter[int]] = {}
@@ -380,11 +380,11 @@ class ExamplesSource(Source):
             arrays = [batch.column(name, several=False if name in rare else None)[0] for name in names]
             tables.append(pa.Table.from_arrays(arrays, names=names))
         whole = as_numbers(sampled(_agreed(tables), rows), [name for name, all_of_it in numbers.items() if all_of_it])
-        return with_several(whole, rare)
+        return note_several_values(whole, rare)
 
 
 def _agreed(tables: list[pa.Table]) -> list[pa.Table]:
-    """Replace a single-value column by null lists if it has lists in another table. The column's values are lost."""
+    """Makes a column the same in all tables: if it has lists in one table, single values in another become null lists."""
     lists = {field.name for table in tables for field in table.schema if is_list(field.type)}
     for i, table in enumerate(tables):
         for place, field in enumerate(table.schema):
@@ -402,7 +402,7 @@ def _is_gzip(path: str) -> bool:
 
 
 def _hops(file: InputFile, step: int) -> list[int] | None:
-    """Returns the ends of ranges of about `step` bytes, by the lengths of the records; None when one is damaged."""
+    """Returns the end offsets of ranges of about `step` bytes, found by the records' lengths; None when a record is damaged."""
     cuts: list[int] = []
     at, start, base, window = 0, 0, 0, b""
     with storage.open_file(file.path) as handle, storage.reading(file.path):
@@ -425,10 +425,10 @@ def _hops(file: InputFile, step: int) -> list[int] | None:
 
 
 def _batches(path: str, start: int, end: int | None) -> Iterator[list[bytes]]:
-    """Yields the records of a range in batches, with their checksums checked.
+    """Yields the records of a range in batches, after a check of their checksums.
 
     Raises:
-        DataError: naming the file and the byte at which it stops being a TFRecord file.
+        DataError: the range is damaged. The error names the file, and the byte of the damaged record.
     """
     zipped = _is_gzip(path)
     at, size, records = start, 0, list[bytes]()

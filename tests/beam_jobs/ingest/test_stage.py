@@ -30,7 +30,7 @@ from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, Stor
 from headway.monitor import Monitor
 from headway.process import is_own_process
 from headway.sources.spans import open_source
-from headway.stages.stage_class import plain
+from headway.stages.stage_class import json_value
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage import manifest
 from headway.storage.bucket import Bucket
@@ -226,7 +226,7 @@ def test_a_file_that_another_of_its_size_replaces_is_noticed_in_a_process_that_g
     assert file.changed is not None and again.files[0].changed == file.changed
     timeless = request.model_copy(update={"files": (file.model_copy(update={"changed": None}),)})
     assert again == request == timeless and again.fingerprint == request.fingerprint == timeless.fingerprint
-    assert plain(request.files) == plain(timeless.files)
+    assert json_value(request.files) == json_value(timeless.files)
     replaced(path, reverse=True)
     with (
         Child(preload=()) as child,

@@ -16,7 +16,7 @@ from apache_beam.transforms import environments
 
 from beam_jobs.ingest.stage import IngestJob, ingest
 from beam_jobs.runners.config import RunnerConfig, make_pipeline
-from beam_jobs.runners.pipeline import Spans
+from beam_jobs.runners.pipeline import ProcessSpans
 from headway.errors import HeadwayError
 from headway.monitor import Monitor
 from headway.sources.base import InputFile
@@ -51,7 +51,7 @@ def proto(options, write_csv):
         request = local.model_copy(update={"span": f"2013-{month:02d}", "files": files, "source": source})
         jobs.append(IngestJob(request, f"gs://team/store/stages/ingest/{month:032x}/attempt"))
     pipeline = make_pipeline(RunnerConfig(name="dataflow", options=options))
-    pipeline | Spans(jobs, "0" * 32)
+    pipeline | ProcessSpans(jobs, "0" * 32)
     image = pipeline.options.view_as(WorkerOptions).sdk_container_image
     staged = environments.python_sdk_dependencies(pipeline.options)
     environment = environments.DockerEnvironment.from_container_image(image, artifacts=staged)

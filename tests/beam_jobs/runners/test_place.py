@@ -77,10 +77,10 @@ def test_files_of_a_new_output_go_under_their_names_in_a_bucket(bucket_url):
 def test_a_job_forgets_how_an_earlier_one_ended_and_keeps_its_ranges(place):
     _write(place, 2, "rows")
     place.mark_started()
-    place.end("mine", b"{}")
-    assert place.is_started() and place.belongs("mine") and place.outcome("mine") == b"{}"
+    place.write_outcome("mine", b"{}")
+    assert place.is_started() and place.belongs("mine") and place.read_outcome("mine") == b"{}"
     place.prepare("next")
-    assert not place.is_started() and place.outcome("next") is None and place.facts(range_name(2, KEY)) == b"{}"
+    assert not place.is_started() and place.read_outcome("next") is None and place.facts(range_name(2, KEY)) == b"{}"
     assert place.belongs("next") and not place.belongs("mine")
     place.clear()
     assert not place.belongs("next") and not place.objects.listing()
@@ -92,7 +92,7 @@ def test_a_worker_that_goes_on_after_the_driver_left_writes_nothing(tmp_path):
     with pytest.raises(StoreError, match="cannot be written"), as_store_errors(place.url), place.attempt() as folder:
         place.clear()
         (folder / "note").write_text("late")
-    for late in (place.mark_started, lambda: place.end("mine", b"{}")):
+    for late in (place.mark_started, lambda: place.write_outcome("mine", b"{}")):
         with pytest.raises(FileNotFoundError):
             late()
     assert not [*(tmp_path / "out").iterdir()]

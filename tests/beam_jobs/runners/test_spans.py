@@ -8,7 +8,7 @@ import pytest
 from beam_jobs.ingest.stage import IngestJob
 from beam_jobs.predict.stage import PredictJob, predict
 from beam_jobs.runners import spans
-from beam_jobs.runners.spans import Failure, Outcome, Stopped, finish, run_range
+from beam_jobs.runners.spans import Failure, Outcome, Stopped, finish_span, run_range
 from headway.errors import DataError, StoreError
 from headway.monitor import Monitor
 from headway.storage.bucket import Bucket
@@ -66,9 +66,9 @@ def test_the_workers_of_an_old_job_leave_the_next_run_in_its_folder_alone(old, o
         run_range(before, late, total, lambda rows: None)
     failed = Failure(0, DataError("is damaged", where="a.parquet").facts)
     for ends in ([*done, failed], done):
-        assert finish(before, total, ends).failure is not None
+        assert finish_span(before, total, ends).failure is not None
         assert there(out) == now and Outcome.read(after) is None
-    assert finish(after, total, made).failure is None
+    assert finish_span(after, total, made).failure is None
     assert Outcome.read(after).result["key"] and Outcome.read(before) is None
     result = predict(new, out, Monitor())
     assert result["kept"] == total and there(out) == there(tmp_path / "alone")
@@ -80,7 +80,7 @@ def test_an_old_job_that_ends_after_the_next_one_s_commit_removes_nothing(old, o
     done = run(before, pieces, len(pieces))
     assert predict(old, out, Monitor())["kept"] == len(pieces)
     committed = there(out)
-    failure = finish(before, len(pieces), done).failure
+    failure = finish_span(before, len(pieces), done).failure
     assert "another job works in this folder now" in failure.error["problem"]
     with pytest.raises((Stopped, StoreError)):
         run_range(before, pieces[0], len(pieces), lambda rows: None)

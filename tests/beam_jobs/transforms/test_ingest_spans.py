@@ -5,7 +5,7 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from beam_jobs.ingest.stage import ingest
-from beam_jobs.runners.spans import finish, run_range
+from beam_jobs.runners.spans import finish_span, run_range
 from beam_jobs.transforms import IngestSpans, ReadRowGroups
 from beam_jobs.transforms.ingest_spans import _DescribedJob, _publish
 from headway.errors import ConfigError
@@ -57,11 +57,11 @@ def test_the_end_of_a_span_may_run_again_after_it_was_published(root, request_fo
     pieces = job.cut()
     done = [run_range(job, piece, len(pieces), lambda rows: None) for piece in pieces]
     assert len(pieces) > 1 and job.published() is None
-    ended = finish(job, len(pieces), done)
+    ended = finish_span(job, len(pieces), done)
     published = _publish((0, ended), [job])
     files = bytes_of(root)
     # the step behind it failed, and the runner gives the bundle to another worker
-    again = finish(job, len(pieces), done)
+    again = finish_span(job, len(pieces), done)
     assert again.failure is None and _publish((0, again), [job]) == published
     assert bytes_of(root) == files
     assert _DescribedJob(request.model_copy(update={"span": "another"}), root).published() is None

@@ -118,14 +118,14 @@ def test_predict_takes_whatever_names_a_version(registry, tmp_path):
 
 
 def test_a_promotion_that_somebody_else_came_before_is_refused(registry, capsys, monkeypatch):
-    looked = Registry.decided_against
+    looked = Registry.champion_or_nobody
 
     def look_and_lose(self):
         number = looked(self)
         Registry(self.store, self.name).promote(3, reason="mine first")
         return number
 
-    monkeypatch.setattr(Registry, "decided_against", look_and_lose)
+    monkeypatch.setattr(Registry, "champion_or_nobody", look_and_lose)
     said = typed(capsys, "promote", "--to", "1", code=4)
     assert "version 1 was to be promoted against version 2, but version 3 became the champion" in said
     assert "mine first" in said and "--to 1 --force" in said

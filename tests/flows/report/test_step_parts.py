@@ -7,7 +7,7 @@ from flows.pipeline.listeners import line_of
 from flows.report.data import column_rows
 from flows.report.evaluation import importance_table
 from flows.report.markdown import markdown
-from flows.report.page import key_of, step_section
+from flows.report.page import artifact_key, step_section
 from flows.report.text import text
 from headway.stages.step import Output
 from headway.statistics.summary import ColumnSummary
@@ -185,9 +185,9 @@ def test_columns_that_matter_stand_in_their_order():
 
 def test_each_kind_of_step_has_a_name_of_its_own():
     titles = {"evaluate": "evaluate champion 3", "measure": "measure test"}
-    keys = [key_of(_output(stage, {}, title)) for stage, title in titles.items()]
+    keys = [artifact_key(_output(stage, {}, title)) for stage, title in titles.items()]
     assert keys == ["evaluation-champion", "evaluation-test"]
-    assert key_of(_output("validate", {})) == "validation" and key_of(_output("statistics", {})) == "statistics"
+    assert [artifact_key(_output(stage, {})) for stage in ("validate", "statistics")] == ["validation", "statistics"]
 
 
 def test_a_cell_stays_in_its_row_and_column():

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.evaluation.predictions import measured, metrics_of, rows_of
 from headway.evaluation.slices import slice_rows
-from headway.metrics.base import OnePartDerivative, Rows, by_unit
-from headway.metrics.classification import auc, by_score, orders_of_parts
+from headway.metrics.base import OnePartDerivative, Rows, unit_sums
+from headway.metrics.classification import auc, orders_of_parts, weights_by_score
 from headway.metrics.classification import calibration_bins as bins_of
 from headway.tasks.table import task_of
 from tests.headway.evaluation.arrays import measure, results_of
@@ -63,7 +63,7 @@ def test_the_order_of_parts_follows_from_that_of_all_rows(rows, width):
     number = np.arange(len(label)) * 7 % 5
     parts = [np.flatnonzero(number == part) for part in range(width)]
     assert orders_of_parts(whole, parts) == [None] * width, "nobody has asked for the order"
-    by_score(whole)
+    weights_by_score(whole)
     for at, order in zip(parts, orders_of_parts(whole, parts), strict=True):
         assert order.tolist() == np.argsort(prediction[at], kind="stable").tolist()
 
@@ -183,5 +183,5 @@ def test_a_derivative_by_one_part_is_added_up_by_unit_as_the_whole_matrix_is(cod
     rows = Rows(np.zeros(5), np.zeros(5), np.array([1.0, 2.0, 0.0, 0.5, 1.0]))
     dense = np.tile(common, (5, 1))
     dense[np.arange(5), part] += own
-    found = by_unit(OnePartDerivative(part, own, common), rows, codes, 5 if codes is None else 3)
-    assert np.allclose(found, by_unit(dense, rows, codes, 5 if codes is None else 3), rtol=0, atol=1e-15)
+    found = unit_sums(OnePartDerivative(part, own, common), rows, codes, 5 if codes is None else 3)
+    assert np.allclose(found, unit_sums(dense, rows, codes, 5 if codes is None else 3), rtol=0, atol=1e-15)

@@ -13,7 +13,7 @@ from headway.evaluation.config import GateConfig
 from headway.evaluation.gate import decide
 from headway.evaluation.measure import measure
 from headway.evaluation.measured import Measured
-from headway.evaluation.predictions import check_same_rows, read_predictions, sample_of, unusable_text
+from headway.evaluation.predictions import check_same_rows, population_size, read_predictions, unusable_text
 from headway.evaluation.requests import Candidate, Champion, GateRequest, MeasureRequest
 from headway.monitor import Monitor
 
@@ -42,7 +42,7 @@ def predictions(path, *, seed=0, bad=(), group=None, wide=False):
 
 def test_a_sample_is_of_the_same_rows_for_every_model_and_says_how_many_there_are(tmp_path, few):
     ours, theirs = (read_predictions(predictions(tmp_path / f"{seed}.parquet", seed=seed)) for seed in (1, 2))
-    assert abs(len(ours) - MOST) < 4 * np.sqrt(MOST) and sample_of(ours) == ROWS
+    assert abs(len(ours) - MOST) < 4 * np.sqrt(MOST) and population_size(ours) == ROWS
     check_same_rows(ours, theirs, "the others'", "")
     row = ours.column("row").to_numpy()
     assert (np.diff(row) > 0).all()
@@ -51,7 +51,7 @@ def test_a_sample_is_of_the_same_rows_for_every_model_and_says_how_many_there_ar
 
 def test_so_few_rows_are_all_read(tmp_path):
     table = read_predictions(predictions(tmp_path / "p.parquet"))
-    assert len(table) == ROWS and sample_of(table) is None
+    assert len(table) == ROWS and population_size(table) is None
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.leakage.key_index import SAMPLE_SIZE, Distinct
+from headway.leakage.key_index import SAMPLE_SIZE, DistinctSample
 from headway.tabular.hashing import mix64
 from tests.properties import examples
 
 
 def seen(values, size):
-    made = Distinct()
+    made = DistinctSample()
     for start in range(0, len(values), size):
         made.add(mix64(np.asarray(values[start : start + size], np.uint64)))
     return made
@@ -31,7 +31,7 @@ def test_many_are_estimated_and_pieces_say_the_same_as_the_whole(times):
     whole = seen(values, len(values))
     assert not whole.whole and whole.values == SAMPLE_SIZE and whole.estimate(len(values)) == pytest.approx(6e4, 1e-9)
     pieces = seen(values[:1000], 100)
-    pieces.merge(Distinct.from_text(seen(values[1000:], 7000).to_text()))
+    pieces.merge(DistinctSample.from_text(seen(values[1000:], 7000).to_text()))
     assert pieces.to_text() == whole.to_text() == seen(values, 911).to_text()
 
 
@@ -48,4 +48,4 @@ def test_a_skewed_table_is_judged_by_its_rows_not_only_by_its_values():
 def test_what_is_damaged_is_refused():
     for text in ("all:AAAA", "some:", "all:###"):
         with pytest.raises(ValueError):
-            Distinct.from_text(text)
+            DistinctSample.from_text(text)

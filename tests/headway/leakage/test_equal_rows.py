@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.leakage.key_index import DRAWN, KEPT, ContentSampler, Distinct, compared_columns, overlap
+from headway.leakage.key_index import DRAWN, KEPT, ContentSampler, DistinctSample, compared_columns, overlap
 from headway.schema.columns import Column
 from headway.tabular.splits import SplitConfig
 
@@ -39,13 +39,13 @@ def table(rows, repeated, seed=0, values=10**6):
 
 def drawn(batch, codes, size, kept=DRAWN):
     """The samples of both splits, from pieces that are merged."""
-    sampler, total = ContentSampler(BY_ID, COLUMNS), [Distinct(KEPT), Distinct(KEPT)]
+    sampler, total = ContentSampler(BY_ID, COLUMNS), [DistinctSample(KEPT), DistinctSample(KEPT)]
     for piece in range(0, batch.num_rows, 4 * size):
-        samples = {0: Distinct(kept), 1: Distinct(kept)}
+        samples = {0: DistinctSample(kept), 1: DistinctSample(kept)}
         for start in range(piece, min(piece + 4 * size, batch.num_rows), size):
             sampler.draw(batch.slice(start, size), codes[start : start + size], samples)
         for code, sample in samples.items():
-            total[code].merge(Distinct.from_text(sample.to_text(), KEPT))
+            total[code].merge(DistinctSample.from_text(sample.to_text(), KEPT))
     return total
 
 
@@ -93,7 +93,7 @@ def test_a_null_is_not_a_zero():
     sampler = ContentSampler(BY_ID, COLUMNS)
     made = []
     for x in (None, 0.0):
-        sample = Distinct(DRAWN)
+        sample = DistinctSample(DRAWN)
         batch = pa.RecordBatch.from_arrays(
             [pa.array([x], pa.float32()), pa.array([1]), pa.array([b"a"]).dictionary_encode()], names=["x", "n", "s"]
         )
@@ -107,7 +107,7 @@ def test_rows_that_come_again_as_often_as_in_train_are_not_beyond_it_and_a_month
     for values in (50, 5_000, 10**7):
         beyond = []
         for seed in range(200):
-            r, train, judging = np.random.default_rng(seed), Distinct(KEPT), Distinct(KEPT)
+            r, train, judging = np.random.default_rng(seed), DistinctSample(KEPT), DistinctSample(KEPT)
             hashes = r.integers(0, 2**64, values, dtype=np.uint64) if values < 10**6 else None
             for sample, rows in ((train, 6_000), (judging, 1_000)):
                 at = r.integers(0, values, rows)
@@ -115,7 +115,7 @@ def test_rows_that_come_again_as_often_as_in_train_are_not_beyond_it_and_a_month
             beyond.append(overlap(train, judging).beyond)
         assert np.mean(np.array(beyond) > 0.01) <= 0.01
     months = [r.integers(0, 2**64, 1_000, dtype=np.uint64) for _ in range(6)]
-    train, judging = Distinct(KEPT), Distinct(KEPT)
+    train, judging = DistinctSample(KEPT), DistinctSample(KEPT)
     train.add(np.concatenate(months))
     judging.add(months[2])
     assert overlap(train, judging).beyond > 0.9

@@ -121,7 +121,7 @@ def test_a_first_model_is_refused_when_another_came_first(registry, saved_model)
 
 
 def test_a_second_rollback_that_looked_before_the_first_does_not_go_one_too_far(three):
-    looked = three.decided_against()
+    looked = three.champion_or_nobody()
     assert three.rollback(reason="too many complaints", against=looked).version == 2
     with pytest.raises(Overtaken, match="version 3 was to be rolled back, but version 2 became the champion") as error:
         three.rollback(against=looked)

@@ -12,7 +12,7 @@ import pytest
 
 from headway.errors import StoreError
 from headway.registry.leases import leased_version
-from headway.registry.registry import Registry, Version, names
+from headway.registry.registry import Registry, Version, model_names
 
 
 def served(registry: Registry) -> list[int]:
@@ -27,7 +27,7 @@ def hidden(registry: Registry) -> list[Path]:
 
 def test_an_empty_registry(registry, store):
     assert (registry.versions(), registry.history(), registry.champion(), registry.rolled_back()) == ([], [], None, {})
-    assert registry.find("export", "e") is None and list(registry.verify()) == [] and names(store) == []
+    assert registry.find("export", "e") is None and list(registry.verify()) == [] and model_names(store) == []
     assert registry.repair() is False
     with pytest.raises(StoreError, match="version 1 does not exist"):
         registry.promote(1, reason="")
@@ -43,7 +43,7 @@ def test_a_published_version_is_whole_and_not_the_champion(registry, saved_model
     assert json.loads((version.path / "version.json").read_text()) == version.facts
     assert registry.version(1) == version == registry.find("export", "e1")
     assert registry.champion() is None and not registry.serving.exists()
-    assert names(store) == ["flights"] and list(registry.verify()) == [] and hidden(registry) == []
+    assert model_names(store) == ["flights"] and list(registry.verify()) == [] and hidden(registry) == []
 
 
 def test_a_promotion_points_serves_and_is_remembered(three):

@@ -18,7 +18,7 @@ def _read(source, found, columns, types=None):
 
 def test_columns_have_the_names_that_the_pipeline_gives_them(opened):
     source, found = opened("csv", b"a/b,c\n1,2\nx,3\n", rename={"a/b": "a_b"})
-    assert source.names(found[0]) == ["a_b", "c"] and source.prefix(found, 9).table.column_names == ["a_b", "c"]
+    assert source.names(found[0]) == ["a_b", "c"] and source.sample(found, 9).table.column_names == ["a_b", "c"]
     assert _read(source, found, ["a_b"]) == [{"a_b": [b"1", b"x"]}]
     big, found = opened("csv", b"a/b,c\n%s,2\n" % (b"x" * 99), rename={"a/b": "a_b"}, max_cell_bytes=9)
     (piece,) = big.ranges(found)
@@ -26,7 +26,7 @@ def test_columns_have_the_names_that_the_pipeline_gives_them(opened):
     for rename, told in [({"z": "y"}, "there is no column 'z'"), ({"a/b": "c"}, "'a/b' is renamed to 'c'")]:
         source, found = opened("csv", b"a/b,c\n1,2\n", rename=rename)
         with pytest.raises(ConfigError, match=told):
-            source.prefix(found, 9)
+            source.sample(found, 9)
     for rename in ({"a": "x/y"}, {"a": "x", "b": "x"}):
         with pytest.raises(ValueError, match="name"):
             SourceConfig(format="csv", path="x", rename=rename)
@@ -37,7 +37,7 @@ def test_a_file_that_has_the_new_name_already_is_read_beside_one_that_is_renamed
     old, new = (b"city\n1\n", b"town\n2\n") if form == "csv" else (b'{"city": "1"}\n', b'{"town": "2"}\n')
     for text, value in [(old, b"1"), (new, b"2")]:
         source, found = opened(form, text, rename={"town": "city"})
-        assert source.names(found[0]) == source.prefix(found, 9).table.column_names == ["city"]
+        assert source.names(found[0]) == source.sample(found, 9).table.column_names == ["city"]
         assert _read(source, found, ["city"], {"city": pa.binary()}) == [{"city": [value]}]
 
 
@@ -47,7 +47,7 @@ def test_of_names_that_are_both_old_and_new_no_column_is_taken_for_another(opene
     assert _read(source, found, ["b", "c"]) == [{"b": [b"1"], "c": [b"2"]}]
     source, found = opened("csv", b"b,c\n1,2\n", rename=chain)
     with pytest.raises(ConfigError, match="there is no column 'a'"):
-        source.prefix(found, 9)
+        source.sample(found, 9)
     with pytest.raises(DataError, match="there is no column 'a'"):
         _read(source, found, ["b", "c"])
 
@@ -69,7 +69,7 @@ def test_text_is_stored_as_utf8_whatever_the_files_are_written_in(opened, encodi
     data = f"{text},b\n{text},1\n".encode(encoding)
     source, found = opened("csv", data, csv={"encoding": encoding})
     assert _read(source, found, [text]) == [{text: [text.encode()]}]
-    assert source.prefix(found, 9).table.column_names == [text, "b"]
+    assert source.sample(found, 9).table.column_names == [text, "b"]
 
 
 def test_text_that_is_not_utf8_is_read_as_cp1252_value_by_value_and_reported(opened):
@@ -80,7 +80,7 @@ def test_text_that_is_not_utf8_is_read_as_cp1252_value_by_value_and_reported(ope
     (piece,) = source.ranges(found)
     (chunk,) = source.read(piece, ["a"], {"a": kind})
     assert chunk.batch["a"].dictionary.to_pylist() == [word.encode() for word in ("café", "é", "€")]
-    assert "not UTF-8" in source.prefix(found, 9).notes[0]
+    assert "not UTF-8" in source.sample(found, 9).notes[0]
 
 
 def test_names_with_a_header_and_unknown_encodings_are_refused():
@@ -97,7 +97,7 @@ def test_sequence_examples_are_refused_rather_than_read_in_part(opened):
     lists = field(field(field(b"steps") + field(b"", b"\x12")), b"\x12")
     source, found = opened("examples", b"".join(frame(field(feature) + lists) for _ in range(3)))
     with pytest.raises(DataError, match="SequenceExamples, whose feature_lists cannot be read"):
-        source.prefix(found, 9)
+        source.sample(found, 9)
     (piece,) = source.ranges(found)
     assert all("SequenceExample" in bad.reason for chunk in source.read(piece, ["x"], {}) for bad in chunk.malformed)
 
@@ -108,5 +108,5 @@ def test_digits_that_begin_with_zero_stay_text_in_csv_and_json(opened):
         opened("csv", b"zip,n\n" + b"".join(row + b",5\n" for row in rows)),
         opened("jsonl", b"".join(b'{"zip": "%s", "n": 5}\n' % row for row in rows)),
     ):
-        types = source.prefix(found, 99).table.schema
+        types = source.sample(found, 99).table.schema
         assert types.field("zip").type in (pa.string(), pa.binary()) and types.field("n").type == pa.int64()

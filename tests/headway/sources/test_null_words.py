@@ -30,7 +30,7 @@ def _rows(*cells):
 )
 def test_the_words_of_a_csv_column_stand_in_the_schema_and_are_read_there(opened, tmp_path, cells, null, value, said):
     source, found = opened("csv", _rows(*cells))
-    schema, notes = infer(source.prefix(found, 1000), {}, only=False, needed=frozenset(), where="w", typed=False)
+    schema, notes = infer(source.sample(found, 1000), {}, only=False, needed=frozenset(), where="w", typed=False)
     assert schema.column("c").null == null and schema.column("n").null == ("", "NA")
     assert said in " ".join(map(str, notes)) and bool(said) == bool(notes)
     columns = from_text(to_text(Schema(columns=schema.columns)), where="schema.pbtxt").columns
@@ -52,7 +52,7 @@ def test_the_words_of_a_csv_column_stand_in_the_schema_and_are_read_there(opened
 
 def test_other_formats_have_none_and_the_pipeline_may_say_which(opened):
     source, found = opened("jsonl", b'{"c": "NA"}\n{"c": "DE"}\n' * 20)
-    sample = source.prefix(found, 1000)
+    sample = source.sample(found, 1000)
     for config, null, value in (
         ({}, None, b"NA"),
         ({"c": ColumnConfig(parse={"as": "text", "null": ["NA"]})}, ("NA",), None),

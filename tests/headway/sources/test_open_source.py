@@ -64,7 +64,7 @@ def test_folders_that_name_a_column_are_columns(tmp_path, path, columns, format)
         found = files(config, span)
         opened = open_source(config)
         names = opened.names(found[0])
-        assert opened.prefix(found, 10).table.column_names == names
+        assert opened.sample(found, 10).table.column_names == names
         for piece in opened.ranges(found):
             for chunk in opened.read(piece, names[::-1], {}):
                 assert chunk.batch.schema.names == names[::-1]

@@ -28,7 +28,7 @@ def test_one_odd_cell_among_integers_costs_its_row_and_no_digit_of_the_others(op
     lines = b"".join(b'{"a": %s}\n' % str(number if v == odd else v).encode() for v in values)
     source, found = opened(format, _csv(values) if format == "csv" else lines)
     schema, notes = infer(
-        source.prefix(found, 10_000), {}, only=False, needed=frozenset(), where="w", typed=format != "csv"
+        source.sample(found, 10_000), {}, only=False, needed=frozenset(), where="w", typed=format != "csv"
     )
     column = schema.column("a")
     assert column.type == "int64" and "such rows will be rejected" in " ".join(map(str, notes))
@@ -58,7 +58,7 @@ def test_one_odd_cell_among_integers_costs_its_row_and_no_digit_of_the_others(op
 def test_text_that_float32_makes_equal(opened, format, values, kind, key_kind, said):
     lines = b"".join(json.dumps({"a": value}).encode() + b"\n" for value in values)
     source, found = opened(format, _csv(values) if format == "csv" else lines)
-    sample = source.prefix(found, 10_000)
+    sample = source.sample(found, 10_000)
     for keys, wanted in ((frozenset(), kind), (frozenset("a"), key_kind)):
         schema, notes = infer(sample, {}, only=False, needed=frozenset(), where="w", typed=format != "csv", keys=keys)
         assert schema.column("a").type == wanted

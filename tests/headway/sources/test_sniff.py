@@ -18,10 +18,10 @@ ENDINGS = {"images": "png", "examples": "tfrecord"}
 def test_each_format_given_each_other_names_both_and_the_fix(opened, wanted, given):
     source, found = opened(wanted, in_format(given, TABLE), names=(f"a.{ENDINGS.get(wanted, wanted)}",))
     if wanted == given:
-        source.prefix(found, 10)
+        source.sample(found, 10)
         return
     with pytest.raises(DataError) as error:
-        source.prefix(found, 10)
+        source.sample(found, 10)
     assert error.value.where.rstrip(":1").endswith(f"a.{ENDINGS.get(wanted, wanted)}")
     assert f"format: {given}" in error.value.fix and "write the file again" not in error.value.fix
 
@@ -48,7 +48,7 @@ def test_json_lines_without_any_say_which_line_it_is(opened, data, where, said, 
     names = ("0.jsonl.gz",) if data.startswith(b"\x1f") else ()
     source, found = opened("jsonl", data, names=names)
     with pytest.raises(DataError) as error:
-        source.prefix(found, 10)
+        source.sample(found, 10)
     assert error.value.where.endswith(where) and said in error.value.problem and fix in error.value.fix
 
 
@@ -68,4 +68,4 @@ def test_a_folder_without_such_files_says_what_it_holds(opened, format, endings)
 
 def test_broken_images_among_good_ones_stay_for_the_quarantine(opened):
     source, found = opened("images", b"text", in_format("images", TABLE), names=("a.png", "b.png"))
-    assert source.prefix(found, 10).table.num_rows == 2
+    assert source.sample(found, 10).table.num_rows == 2

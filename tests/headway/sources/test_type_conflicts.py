@@ -18,7 +18,7 @@ def _lines(*values):
 
 def _schema(opened, *datas, configs=None, only=False):
     source, found = opened("jsonl", *datas)
-    return infer(source.prefix(found, 1000), configs or {}, only=only, needed=frozenset(), where="p.yaml")
+    return infer(source.sample(found, 1000), configs or {}, only=only, needed=frozenset(), where="p.yaml")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_parquet_files_that_disagree_can_be_read_without_the_column(opened, tmp_
         (tmp_path / "raw").mkdir(exist_ok=True)
         pq.write_table(pa.table({"a": values, "z": [1, 2]}), tmp_path / "raw" / f"{i}.parquet")
     source, found = opened("parquet")
-    prefix = source.prefix(found, 1000)
+    prefix = source.sample(found, 1000)
     with pytest.raises(DataError, match="column 'a' has types that differ between the files: int64 and list"):
         infer(prefix, {}, only=False, needed=frozenset(), where="x")
     configs = {"a": ColumnConfig(role="ignore")}

@@ -13,7 +13,7 @@ from headway.schema_inference.column_types import infer
 
 def _types(opened, format, *datas, configs=None):
     source, found = opened(format, *datas)
-    prefix = source.prefix(found, 1000)
+    prefix = source.sample(found, 1000)
     schema, notes = infer(prefix, configs or {}, only=False, needed=frozenset(), where="x")
     return {column.name: (column.type, column.shape) for column in schema.columns}, [str(note) for note in notes]
 
@@ -52,7 +52,7 @@ def test_a_few_lines_of_json_with_digits_beyond_int64_are_judged_with_all_others
     """The pieces of a sample may be so short that one value is more than a hundredth of one."""
     line = b'{"a": %d, "b": "' + b"x" * 20_000 + b'"}\n'
     source, found = opened("jsonl", b"".join(line % (10**20 if i == 7 else i) for i in range(150)))
-    prefix = source.prefix(found, 1000)
+    prefix = source.sample(found, 1000)
     assert prefix.table.num_rows > 100 and prefix.table.schema.field("a").type == pa.int64()
 
 
@@ -124,4 +124,4 @@ def test_one_record_of_several_values_makes_no_list_of_a_column(opened, odd, sha
 
 def test_quoted_digits_of_one_file_and_numbers_of_another_are_text(opened):
     source, found = opened("jsonl", b'{"zip": 12345}\n' * 200, b'{"zip": "02139"}\n' * 200)
-    assert source.prefix(found, 1000).table.schema.field("zip").type in (pa.string(), pa.binary())
+    assert source.sample(found, 1000).table.schema.field("zip").type in (pa.string(), pa.binary())

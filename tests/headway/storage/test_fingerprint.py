@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.storage.fingerprint import canonical, fingerprint, first_difference, shared
+from headway.storage.fingerprint import canonical, equal_leaves, fingerprint, first_difference
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from([0.0, 1.0, 0.5]) | st.text(max_size=3),
@@ -72,4 +72,4 @@ def test_a_key_from_a_manifest_equals_the_same_key_fresh_from_a_config():
 
 
 def test_shared_counts_equal_leaves():
-    assert shared({"a": 1, "b": {"c": 2, "d": 3}, "e": [1, 2]}, {"a": 1, "b": {"c": 2, "d": 4}, "e": (1, 3)}) == 3
+    assert equal_leaves({"a": 1, "b": {"c": 2, "d": 3}, "e": [1, 2]}, {"a": 1, "b": {"c": 2, "d": 4}, "e": (1, 3)}) == 3

@@ -310,8 +310,8 @@ def test_a_request_fetches_the_outputs_and_versions_that_it_names(machine, saved
 def test_workers_write_an_output_to_its_place_and_the_commit_puts_the_manifest(store):
     fingerprint = "a" * 32
     with store.open("ingest", fingerprint, KEY) as staging:
-        place = Bucket(staging.place)
-        assert staging.place == place.url and place.url.startswith(f"{store.name}/stages/ingest/{fingerprint}/")
+        place = Bucket(staging.upload_folder)
+        assert staging.upload_folder == place.url and place.url.startswith(f"{store.name}/stages/ingest/{fingerprint}/")
         place.write("a.tfrecord", b"rows")
         assert store.find("ingest", fingerprint) is None
         entry = {"path": "a.tfrecord", "bytes": 4, "crc32c": place.checksums(["a.tfrecord"])[0][1]}
@@ -324,7 +324,7 @@ def test_workers_write_an_output_to_its_place_and_the_commit_puts_the_manifest(s
 
 def test_what_was_written_to_a_place_and_not_committed_is_removed(store):
     with pytest.raises(ValueError, match="half"), store.open("ingest", "b" * 32, KEY) as staging:
-        Bucket(staging.place).write("a.tfrecord", b"rows")
+        Bucket(staging.upload_folder).write("a.tfrecord", b"rows")
         raise ValueError("half")
     assert not store.objects.listing("stages/ingest")
     entry = {"path": "gone", "bytes": 4, "crc32c": "00000000"}
@@ -332,5 +332,5 @@ def test_what_was_written_to_a_place_and_not_committed_is_removed(store):
         store.open("ingest", "b" * 32, KEY) as staging,
         pytest.raises(StoreError, match="missing or has the wrong size"),
     ):
-        assert staging.place
+        assert staging.upload_folder
         staging.commit(result={}, files=[entry])

@@ -9,7 +9,7 @@ import pytest
 from headway.errors import DataError
 from headway.schema.columns import Column, ColumnConfig
 from headway.tabular.coerce import coerce
-from headway.tabular.list_arrays import factorize, flatten, order_of
+from headway.tabular.list_arrays import factorize, flatten, stable_argsort
 from headway.tabular.splits import column_hash
 
 LIST = Column(name="c", type="float32", nullable=True, shape=(None,))
@@ -99,7 +99,7 @@ def test_an_order_is_the_stable_one_whatever_is_equal():
         random.integers(-(1 << 62), 1 << 62, 20_000),
         random.integers(0, 300, 20_000).astype(np.uint16),
     ):
-        assert np.array_equal(order_of(values), np.argsort(values, kind="stable"))
+        assert np.array_equal(stable_argsort(values), np.argsort(values, kind="stable"))
 
 
 def test_values_are_numbered_in_their_order_whether_they_are_small_or_not():

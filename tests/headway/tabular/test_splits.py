@@ -199,7 +199,7 @@ def test_what_changes_the_rows_changes_what_ingest_is_named_after():
 def test_a_key_changes_what_is_noted_and_names_its_columns():
     assert SplitConfig().index_settings() == {} and SplitConfig(key="a").index_settings() == {"key": ["a"]}
     named = SplitConfig(mode="column", column="p", key="k")
-    assert named.columns() == {"p", "k"} and [named.named_by(name) for name in "pk"] == ["split.column", "split.key"]
+    assert named.columns() == {"p", "k"} and [named.setting_of(name) for name in "pk"] == ["split.column", "split.key"]
 
 
 @pytest.mark.parametrize(

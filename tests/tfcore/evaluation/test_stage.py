@@ -16,7 +16,7 @@ from headway.schema.columns import UNIT, UNIT_COLUMN, Column
 from headway.tasks.table import task_of
 from tests.example_shards import write_examples
 from tfcore.evaluation.request import EvaluateRequest, SavedModel, TrainedModel
-from tfcore.evaluation.stage import kept_column, predict
+from tfcore.evaluation.stage import predict, to_arrow_column
 from tfcore.export.saved_model import ExportRequest, export
 from tfcore.models.config import ModelConfig
 from tfcore.train.config import TrainingConfig
@@ -150,7 +150,7 @@ def test_metrics_of_more_rows_than_are_judged_are_of_the_rows_that_the_gate_judg
     monkeypatch.setattr(predictions, "MOST_ROWS", 1500)
     result = predict(binary.request(columns=("house",), group="house"), tmp_path, Monitor())
     judged = predictions.read_predictions(tmp_path / result["predictions"], {"house"}, group="house")
-    assert predictions.sample_of(judged) == ROWS
+    assert predictions.population_size(judged) == ROWS
     task = task_of("binary")
     assert result["metrics"] == predictions.measured(task.metrics, predictions.rows_of(judged, task))
 
@@ -218,6 +218,6 @@ def test_predictions_are_written_in_row_groups_as_they_are_made(binary, tmp_path
 
 def test_kept_columns_keep_their_types():
     present = np.array([True, True, False])
-    assert kept_column(np.array([5, -1, 0]), present).to_pylist() == [5, -1, None]
-    assert kept_column(np.array([0.5, 2, 3], np.float32), present).type == pa.float32()
-    assert kept_column(np.array([b"a", b"\xfe", b""], object), present).to_pylist() == ["a", "\\xfe", None]
+    assert to_arrow_column(np.array([5, -1, 0]), present).to_pylist() == [5, -1, None]
+    assert to_arrow_column(np.array([0.5, 2, 3], np.float32), present).type == pa.float32()
+    assert to_arrow_column(np.array([b"a", b"\xfe", b""], object), present).to_pylist() == ["a", "\\xfe", None]

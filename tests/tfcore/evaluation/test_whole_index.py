@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from tfcore.evaluation import items
-from tfcore.evaluation.items import KnownItems, WholeIndex, ranks_and_best
+from tfcore.evaluation.items import ItemRanker, KnownItems, ranks_and_best
 
 
 @pytest.mark.parametrize("block", [1, 40, 1 << 20])
@@ -37,7 +37,7 @@ def test_what_a_group_has_in_train_rows_is_left_out_but_the_rows_own_item():
     known = KnownItems(np.array([1, 0, 1, 0]), np.array([3, 0, 2, 1]), names)
     rows, places = known(pa.array(["b", "new", None, "a", "b"]))
     assert rows.tolist() == [0, 0, 3, 3, 4, 4] and places.tolist() == [3, 2, 0, 1, 3, 2]
-    index = WholeIndex(np.array([[4.0], [3.0], [2.0], [1.0]]), lambda items: items.to_numpy(), known, k=3)
+    index = ItemRanker(np.array([[4.0], [3.0], [2.0], [1.0]]), lambda items: items.to_numpy(), known, k=3)
     found = index.columns(np.ones((3, 1)), pa.array([3, 1, 1]), pa.array(["a", "a", "new"]))
     assert found["retrieval_rank"].to_pylist() == [2.0, 1.0, 2.0]
     assert found["retrieval_best"].to_pylist() == ["2 3", "1 2 3", "0 1 2"]

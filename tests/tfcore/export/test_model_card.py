@@ -7,7 +7,7 @@ from headway.schema.columns import Column
 from headway.schema.tensor_name import tensor_name
 from tfcore.export.metadata import ModelMetadata
 from tfcore.export.model_card import CardFacts, model_card
-from tfcore.export.signatures import describe
+from tfcore.export.signatures import signatures_of
 
 COLUMNS = (
     Column(name="dep delay", type="float32", nullable=True),
@@ -41,7 +41,7 @@ FACTS = CardFacts(
 
 
 def test_the_card_has_the_data_the_metrics_with_intervals_the_verdict_and_the_limits():
-    text = model_card(DESCRIBED, describe(COLUMNS, "binary"), FACTS)
+    text = model_card(DESCRIBED, signatures_of(COLUMNS, "binary"), FACTS)
     for line in (
         "# flights",
         "A binary model of `arr_delay > 15`. It gives `probability`, `logit` for each row.",
@@ -62,14 +62,14 @@ def test_the_card_has_the_data_the_metrics_with_intervals_the_verdict_and_the_li
 
 
 def test_the_card_of_a_model_of_which_nothing_is_known_says_what_it_takes():
-    text = model_card(DESCRIBED, describe(COLUMNS, "binary"), CardFacts(model="flights"))
+    text = model_card(DESCRIBED, signatures_of(COLUMNS, "binary"), CardFacts(model="flights"))
     assert "## Inputs" in text and "## Quality" not in text and "## Data" not in text and "None" not in text
 
 
 def test_the_request_on_the_card_is_one_that_the_model_reads():
     from tfcore.serving.request_json import SignatureReader
 
-    signatures = describe(COLUMNS, "binary")
+    signatures = signatures_of(COLUMNS, "binary")
     text = model_card(DESCRIBED, signatures, FACTS)
     body = json.loads(re.search(r"curl -d '(.*)' localhost", text)[1])
     assert SignatureReader("serving_default", signatures["serving_default"], COLUMNS).of_instances(body["instances"])

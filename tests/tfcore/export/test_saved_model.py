@@ -407,7 +407,7 @@ def test_replay_finds_a_model_that_looks_at_other_rows(tmp_path):
 
 def test_uneven_batches_hold_every_row_once_and_are_few():
     for rows in (1, 2, 3, 4, 5, 11, 300, 1000, 100_000):
-        cuts = list(replay_script.uneven(rows))
+        cuts = list(replay_script.uneven_batches(rows))
         assert [i for a, b in cuts for i in range(a, b)] == list(range(rows))
         assert len(cuts) <= 22 and (rows == 1 or any(b - a == 1 for a, b in cuts))
 
@@ -422,7 +422,7 @@ def test_replay_cuts_thousands_of_columns_in_numpy(monkeypatch):
         return {"y": tensors["c599"], "text": tensors["text"]}
 
     monkeypatch.delattr(tf.Tensor, "__getitem__")
-    found = replay_script.in_batches(signature, given, replay_script.uneven(6))
+    found = replay_script.in_batches(signature, given, replay_script.uneven_batches(6))
     assert found["y"].tolist() == list(range(6)) and found["text"].tolist() == [b"a\0"] * 6
     assert sizes == [1, 2, 1, 2]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from headway.schema.columns import Column
 from headway.schema.tensor_name import PRESENT, tensor_name
 from tfcore.export.request_columns import of_examples, of_tensors
-from tfcore.export.signatures import describe, nullable_inputs, raw_inputs, tensor_names
+from tfcore.export.signatures import nullable_inputs, raw_inputs, signatures_of, tensor_names
 
 
 def column(name, type="float32", nullable=False):
@@ -26,7 +26,7 @@ def test_golden_flights_like_inputs():
         column("carrier", "bytes"),
         column("tailnum", "bytes", nullable=True),
     ]
-    signatures = describe(columns, "binary")
+    signatures = signatures_of(columns, "binary")
     plain = [
         ("dep_delay", "float32", (None,)),
         ("month", "int64", (None,)),
@@ -46,9 +46,9 @@ def test_golden_flights_like_inputs():
     assert signatures["transform"].inputs == signatures["serving_nullable"].inputs
     raw = shown(signatures["serving_nullable"].inputs)
     assert shown(signatures["classify"].inputs) == [*raw, ("threshold", "float32", (), 0.5)]
-    assert describe(columns, "binary", threshold=0.3)["classify"].inputs[-1].default == 0.3
-    assert "classify" not in describe(columns, "regression")
-    several = describe(columns, "multiclass", ["a", "b"])["classify"]
+    assert signatures_of(columns, "binary", threshold=0.3)["classify"].inputs[-1].default == 0.3
+    assert "classify" not in signatures_of(columns, "regression")
+    several = signatures_of(columns, "multiclass", ["a", "b"])["classify"]
     assert shown(several.inputs) == [*raw, ("top_k", "int32", (), 1)]
     assert shown(several.outputs) == [("classes", "string", (None, None)), ("probabilities", "float32", (None, None))]
 
@@ -56,7 +56,7 @@ def test_golden_flights_like_inputs():
 def test_golden_outputs():
     def outputs(task, classes=None):
         return shown(
-            describe([Column(name="a", type="float32", nullable=False)], task, classes)["serving_default"].outputs
+            signatures_of([Column(name="a", type="float32", nullable=False)], task, classes)["serving_default"].outputs
         )
 
     assert outputs("regression") == outputs("count") == [("prediction", "float32", (None,))]

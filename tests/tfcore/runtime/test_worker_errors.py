@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from headway.errors import HeadwayError
 from tfcore.graph.function import graph_function
-from tfcore.runtime.worker import describe, explain_error
+from tfcore.runtime.worker import error_as_json, explain_error
 
 MODULE = """
 import keras
@@ -85,7 +85,7 @@ def test_the_line_the_op_and_the_reason_are_named(user, run, name):
     call = run(getattr(module, name)())
     with pytest.raises(tf.errors.OpError) as caught:
         call(x=tf.fill([2, 2], 7.0))
-    told = describe(caught.value)
+    told = error_as_json(caught.value)
     assert (told["kind"], told["traceback"]) == ("HeadwayError", None)
     assert told["where"].startswith(f"{path}:{line}, in ")
     first, second = told["problem"].splitlines()
@@ -102,7 +102,7 @@ def test_without_a_line_of_the_users_the_one_line_has_the_reason():
     error = caught.value.with_traceback(None)  # as where libraries alone lead to the op
     reason, explanation = explain_error(error)
     assert explanation is error
-    told = describe(error)
+    told = error_as_json(error)
     assert told["kind"] is None and told["traceback"]
     assert told["problem"] == "InvalidArgumentError: indices[0] = 7 is not in [0, 3) (op GatherV2)"
     assert reason in told["problem"]
@@ -116,7 +116,7 @@ def test_a_worker_that_was_lost_is_no_mistake_of_the_line_that_waited_for_it():
         with pytest.raises(kind) as caught:
             call(kind)
         assert explain_error(caught.value)[1] is caught.value
-        assert describe(caught.value)["problem"] == f"{kind.__name__}: Socket closed"
+        assert error_as_json(caught.value)["problem"] == f"{kind.__name__}: Socket closed"
 
 
 def test_the_error_itself_stays_the_cause(user):

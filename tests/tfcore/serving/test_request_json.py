@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headway.schema.columns import Column
 from headway.schema.tensor_name import tensor_name
-from tfcore.export.signatures import describe
+from tfcore.export.signatures import signatures_of
 from tfcore.serving import request_json
 from tfcore.serving.request_json import RequestError, SignatureReader, most_values, parse_body
 
@@ -24,7 +24,7 @@ COLUMNS = (
     Column(name="tags", type="bytes", nullable=True, shape=(None,)),
 )
 DELAY = tensor_name("dep delay")
-SIGNATURES = describe(COLUMNS, "binary")
+SIGNATURES = signatures_of(COLUMNS, "binary")
 ROW = {DELAY: 12.5, "hour": 7, "carrier": "UA", "taste": [1, 2.5, 3], "tags": ["war", "noir"]}
 
 
@@ -138,7 +138,7 @@ def test_a_date_or_time_is_a_number_and_its_error_names_the_unit():
         Column(name="day", type="int64", nullable=False, temporal="date"),
         Column(name="since", type="int64", nullable=True, temporal="epoch_milliseconds"),
     )
-    form = partial(instances, signatures=describe(columns, "binary"), columns=columns)
+    form = partial(instances, signatures=signatures_of(columns, "binary"), columns=columns)
     wanted = [1359626400000]
     assert form("serving_nullable", [{"day": 15736, "since": 1359626400000}]).arrays["since"].tolist() == wanted
     for row, unit in (({"day": "2013-01-31"}, "days"), ({}, "days"), ({"day": 1, "since": "now"}, "milliseconds")):

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from headway.errors import ConfigError
-from tfcore.train.augment import CROP_X, CROP_Y, FLIP_X, FLIP_Y, Draws, vary
+from tfcore.train.augment import CROP_X, CROP_Y, FLIP_X, FLIP_Y, Draws, flip_crop
 from tfcore.train.config import AugmentConfig
 
 ROWS, HEIGHT, WIDTH = 40, 9, 7
@@ -24,7 +24,7 @@ def draws(rows=ROWS, epoch=0, first=0, seed=3):
 def test_a_flip_is_a_mirror_image_or_nothing():
     given, dice = pixels(), draws()
     for flip, axis, draw in (("horizontal", 1, FLIP_X), ("vertical", 0, FLIP_Y)):
-        found = vary(given, dice, AugmentConfig(flip=flip)).numpy()
+        found = flip_crop(given, dice, AugmentConfig(flip=flip)).numpy()
         flipped = dice.below(draw, 2).numpy() == 1
         assert 8 < flipped.sum() < 32
         for row in range(ROWS):
@@ -35,7 +35,7 @@ def test_a_flip_is_a_mirror_image_or_nothing():
 @pytest.mark.parametrize("padding", ["constant", "reflect"])
 def test_a_crop_is_a_window_of_the_padded_image(padding):
     given, dice = pixels(), draws()
-    found = vary(given, dice, AugmentConfig(crop=3, padding=padding)).numpy()
+    found = flip_crop(given, dice, AugmentConfig(crop=3, padding=padding)).numpy()
     down, right = dice.below(CROP_Y, 7).numpy(), dice.below(CROP_X, 7).numpy()
     assert len(set(down)) == 7
     sides = ((3, 3), (3, 3), (0, 0))
@@ -46,15 +46,15 @@ def test_a_crop_is_a_window_of_the_padded_image(padding):
 
 
 def test_one_colour_channel_takes_what_it_can():
-    found = vary(pixels(channels=1), draws(), EVERYTHING)
+    found = flip_crop(pixels(channels=1), draws(), EVERYTHING)
     assert found.shape == (ROWS, HEIGHT, WIDTH, 1) and found.dtype == tf.uint8
 
 
 @pytest.mark.parametrize("size", [1, 3, 17])
 def test_a_row_s_pixels_do_not_depend_on_its_batch(size):
     given = pixels()
-    whole = vary(given, draws(), EVERYTHING).numpy()
-    graph = tf.function(lambda image, first, rows: vary(image, draws(rows, first=first), EVERYTHING), autograph=False)
+    whole = flip_crop(given, draws(), EVERYTHING).numpy()
+    graph = tf.function(lambda raw, first, rows: flip_crop(raw, draws(rows, first=first), EVERYTHING), autograph=False)
     for at in range(0, ROWS, size):
         part = given[at : at + size]
         rows = tf.constant(part.shape[0], tf.int64)
@@ -64,11 +64,11 @@ def test_a_row_s_pixels_do_not_depend_on_its_batch(size):
 
 def test_another_epoch_or_seed_or_image_column_varies_otherwise():
     given = pixels()
-    first = vary(given, draws(), EVERYTHING).numpy()
+    first = flip_crop(given, draws(), EVERYTHING).numpy()
     for other in (
-        vary(given, draws(epoch=1), EVERYTHING),
-        vary(given, draws(seed=4), EVERYTHING),
-        vary(given, draws(), EVERYTHING, number=1),
+        flip_crop(given, draws(epoch=1), EVERYTHING),
+        flip_crop(given, draws(seed=4), EVERYTHING),
+        flip_crop(given, draws(), EVERYTHING, number=1),
     ):
         assert (other.numpy() != first).any(axis=(1, 2, 3)).mean() > 0.9
 

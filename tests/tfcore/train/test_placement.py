@@ -14,12 +14,12 @@ from tests.example_shards import write_examples
 from tests.tfcore.train.trainings import request
 from tfcore.models.config import ModelConfig
 from tfcore.private_api import op_determinism
-from tfcore.runtime.devices import prepare, relaxed
+from tfcore.runtime.devices import prepare, relaxed_numerics
 from tfcore.train.config import TrainingConfig
 from tfcore.train.cost import PAIR_FLOPS, Work, work_of
 from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
-from tfcore.train.strategy import choose, given_cluster, slice_of, workers_of
+from tfcore.train.strategy import choose_placement, given_cluster, slice_of, workers_of
 
 COLUMNS = (
     Column(name="delay", type="float32", nullable=False),
@@ -51,12 +51,12 @@ def asked(**settings):
     ],
 )
 def test_a_strategy_comes_to_devices(settings, gpus, cpus, name, replicas, logical):
-    choice = choose(asked(**settings), gpus=gpus, cpus=cpus)
+    choice = choose_placement(asked(**settings), gpus=gpus, cpus=cpus)
     assert (choice.name, choice.replicas, choice.logical) == (name, replicas, logical)
 
 
 def test_the_workers_of_a_cluster_share_a_batch():
-    choice = choose(asked(strategy="multi_worker"), cluster=(ADDRESSES, 1))
+    choice = choose_placement(asked(strategy="multi_worker"), cluster=(ADDRESSES, 1))
     assert (choice.name, choice.replicas, choice.workers, choice.worker) == ("multi_worker", 2, 2, 1)
 
 
@@ -81,13 +81,13 @@ SMALL, MIDDLE, LARGE, HUGE = (13_500, 2_200_000, 50_600_000, 2_000_000_000)
 )
 def test_auto_takes_the_devices_on_which_the_training_ends_first(steps, batch, products, gpus, ranking, name):
     lines, work = [], Work(steps=steps, flops=6.0 * products * batch + PAIR_FLOPS * batch**2 * ranking)
-    assert choose(asked(batch_size=batch), gpus=gpus, work=work, log=lines.append).name == name
+    assert choose_placement(asked(batch_size=batch), gpus=gpus, work=work, log=lines.append).name == name
     assert len(lines) == 1 and f": {steps:,} steps of " in lines[0] and "a GPU ends sooner from 2 on" in lines[0]
 
 
 def test_a_machine_without_a_gpu_says_nothing_of_devices():
     lines = []
-    assert choose(asked(), gpus=0, log=lines.append).name == "cpu" and lines == []
+    assert choose_placement(asked(), gpus=0, log=lines.append).name == "cpu" and lines == []
 
 
 def test_the_work_of_a_step_follows_from_the_model_s_settings(tmp_path):
@@ -125,7 +125,7 @@ def test_the_work_of_a_step_follows_from_the_model_s_settings(tmp_path):
 )
 def test_what_cannot_be_had_is_a_mistake_with_a_way_out(settings, devices, words):
     with pytest.raises(ConfigError, match=words) as failed:
-        choose(asked(**settings), **devices)
+        choose_placement(asked(**settings), **devices)
     assert failed.value.fix
 
 
@@ -188,8 +188,8 @@ def test_products_of_float32_are_those_of_float32():
 def test_a_training_s_own_rounding_and_order_end_with_it():
     prepare()
     rounds = tf.config.experimental.tensor_float_32_execution_enabled
-    with relaxed(tf32=True, deterministic=False):
+    with relaxed_numerics(tf32=True, deterministic=False):
         assert rounds() and not op_determinism()
     assert not rounds() and op_determinism()
-    with relaxed(tf32=False, deterministic=True):
+    with relaxed_numerics(tf32=False, deterministic=True):
         assert not rounds() and op_determinism()

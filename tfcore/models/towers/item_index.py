@@ -1,11 +1,11 @@
-"""An index of the items of the train rows: finds those whose vectors have the largest products with a user's vector.
+"""An index of the items in the train rows: it finds the items whose vectors have the largest products with a user's.
 
-    rows = collect(batches, config, layout)        # {"ids": int64 [items], "numeric": [items, n], ...}; None: no index
+    rows = collect_items(batches, config, layout)        # {"ids": int64 [items], "numeric": [items, n], ...}; None: no index
     index = ItemIndex(model, config, layout, rows)
     index.embed(inputs), index.top_k(inputs, k, excluded, there)    # the outputs of the signatures `embed` and `top_k`
 
-An item is a value of the first column of `model.item`, which has to have a vocabulary; its other columns are those of the
-first train row that has it. Values that are not in the vocabulary are not in the index.
+An item is a value of the first column of `model.item`. That column must have a vocabulary; a value that is not in it is not
+in the index. An item's other columns are those of the first train row with the item.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,15 +27,15 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def _values(config: ModelConfig, layout: Layout) -> tuple[bytes | int, ...]:
-    """Returns the vocabulary of the item's first column, by id; empty where it has none."""
+    """Returns the vocabulary of the first column of `model.item`, by id; empty if the column has none."""
     for fitted in layout.fitted:
         if fitted.column.name == config.item[0] and not fitted.column.shape and fitted.ops[-1].op == "vocabulary":
             return fitted.ops[-1].values
     return ()
 
 
-def collect(batches: Iterable[Mapping[str, NDArray[Any]]], config: ModelConfig, layout: Layout) -> Arrays | None:
-    """Returns the inputs of each item, from batches of a model's inputs; None without items or their vocabulary."""
+def collect_items(batches: Iterable[Mapping[str, NDArray[Any]]], config: ModelConfig, layout: Layout) -> Arrays | None:
+    """Returns the model's inputs for each item, by name; None if there is no vocabulary, or none of its items has a row."""
     count = len(_values(config, layout))
     if not count:
         return None
@@ -51,11 +51,11 @@ def collect(batches: Iterable[Mapping[str, NDArray[Any]]], config: ModelConfig, 
 
 
 class ItemIndex:
-    """An index with the vectors and values of the items, and the model that makes vectors of rows.
+    """An index with the vectors and the values of items, and the model that computes vectors of users.
 
     Args:
         model: a trained two-tower model.
-        rows: the inputs of the items, from `collect`.
+        rows: the model's inputs for each item, from `collect_items`.
     """
 
     def __init__(self, model: keras.Model, config: ModelConfig, layout: Layout, rows: Arrays):
@@ -71,24 +71,24 @@ class ItemIndex:
 
     @classmethod
     def load(cls, trained: Path, model: keras.Model, config: ModelConfig, layout: Layout) -> Self | None:
-        """Load the index of the items from a training's output; None where it has none."""
+        """Load the index from the folder of a training's output; None if the training wrote no items."""
         if not (trained / FILE).exists():
             return None
         with np.load(trained / FILE, allow_pickle=False) as rows:
             return cls(model, config, layout, dict(rows))
 
     def embed(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the vectors of both sides: {"user", "item"}, float32 [rows, embedding + 1]."""
+        """Returns the vectors of both sides of each row: {"user", "item"}, float32 [rows, embedding + 1]."""
         return {side: as_vectors(self._model, side, inputs) for side in ("user", "item")}
 
     def top_k(
         self, inputs: dict[str, tf.Tensor], k: tf.Tensor, excluded: tf.Tensor, there: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Returns the k items of the largest products with each row's user, best first: {"items", "scores"}, [rows, k].
+        """Returns the k items with the largest products with each row's user, best first: {"items", "scores"}, [rows, k].
 
         Args:
-            excluded: items of each row that are left out, [rows, n]; items that are not in the index are ignored.
-            there: bool [rows, n], which of `excluded` count.
+            excluded: items that a row leaves out, [rows, n]; items that are not in the index are ignored.
+            there: bool [rows, n], False where `excluded` is only filled up.
         """
         out = self._mask(self.places(excluded), there)
         left = self.vectors.shape[0] - tf.reduce_max(tf.reduce_sum(tf.cast(out, tf.int32), 1))
@@ -101,7 +101,7 @@ class ItemIndex:
         return {"items": tf.gather(self._values, places), "scores": scores}
 
     def places(self, items: tf.Tensor) -> tf.Tensor:
-        """Returns the position of each item in the index, int32, -1 for one that is not in it; shaped as `items`."""
+        """Returns the position of each item in the index, int32 in the shape of `items`; -1 if it is not in the index."""
         keys = self._keys(items)
         found = tf.minimum(tf.searchsorted(self._sorted, tf.reshape(keys, [-1])), len(self._sorted) - 1)
         known = tf.gather(self._sorted, found) == tf.reshape(keys, [-1])
@@ -109,11 +109,11 @@ class ItemIndex:
         return tf.reshape(places, tf.shape(keys))
 
     def _keys(self, items: tf.Tensor) -> tf.Tensor:
-        """Returns an int64 key for each item: the hash of a text, else the integer itself."""
+        """Returns an int64 key for each item: the hash of a text, or the integer itself."""
         return tf.strings.to_hash_bucket_fast(items, tf.int64.max) if self.texts else tf.cast(items, tf.int64)
 
     def _mask(self, places: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
-        """Returns which items of the index are in each row of `places` where `there` is true, bool [rows, items]."""
+        """Returns for each row which items of the index are in `places` where `there` is true, bool [rows, items]."""
         rows = tf.shape(places)[0]
         at = tf.where(there & (places >= 0))
         indices = tf.stack([at[:, 0], tf.cast(tf.gather_nd(places, at), tf.int64)], 1)

@@ -4,10 +4,10 @@
     vectors(model)                    # {"user": Keras model, "item": Keras model}: [rows, embedding + 1] each
 
 `model.item` names the columns of the item; all others are the user's (of a query, a session, a context). The item's vector
-ends with the item's own bias and the user's with 1, so that the product of two vectors orders items as the score does: the
-items with the largest products are the best ones (`tfcore.models.towers.item_index`). A list, such as a history, is the sum of
-its embeddings over the square root of their number (Koren, "Factorization meets the neighborhood", 2008), so that a long one says
-more than a short one. `hidden` layers, where there are some, are added to the sum of a side's embeddings.
+ends with the item's own bias, the user's vector with 1. So for one user the product of the vectors orders items as the score
+does (`tfcore.models.towers.item_index`). A list, such as a history, is the sum of its embeddings divided by the square root of
+their number (Koren, "Factorization meets the neighborhood", 2008), so that a long list says more than a short one. The output
+of the `hidden` layers, if there are any, is added to the sum of a side's embeddings.
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ _OUTPUT = "{}_vector"
 
 
 class Side(NamedTuple):
-    """The inputs of one tower: indices into the layout's numeric, categorical and list inputs."""
+    """The inputs of one tower, as indices into the numeric, the categorical and the list inputs of the layout."""
 
     numeric: list[int]
     categorical: list[int]
@@ -35,7 +35,7 @@ class Side(NamedTuple):
 
 
 def sides(config: ModelConfig, layout: Layout) -> dict[str, Side]:
-    """Returns the inputs of the user's tower and of the item's, by side.
+    """Returns the inputs of both towers, by `USER` and `ITEM`.
 
     Raises:
         ConfigError: `model.item` names a column that gives no input, or leaves the user none.
@@ -72,7 +72,7 @@ def _of_column(name: str, column: str) -> bool:
 
 
 def two_towers(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> keras.KerasTensor:
-    """Returns the score of each row without the label's bias, [rows, 1]; ConfigError for a task of several outputs."""
+    """Returns each row's score, [rows, 1], without the label's bias; ConfigError for a task with several outputs."""
     if (head := label_head(layout.label)).outputs != 1:
         raise ConfigError(
             f"two_towers gives one number per row, and a {head.task.name} task needs {head.outputs}", where="model.name"
@@ -90,7 +90,7 @@ def two_towers(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed
 
 
 def vectors(model: keras.Model) -> dict[str, keras.Model]:
-    """Returns the towers of a two-tower model as Keras models, by side; each takes all of the model's inputs."""
+    """Returns the two towers of a model as Keras models, by side; each takes all inputs of the model."""
     return {
         side: keras.Model(model.input, model.get_layer(_OUTPUT.format(side)).output, name=_OUTPUT.format(side))
         for side in (USER, ITEM)
@@ -100,7 +100,7 @@ def vectors(model: keras.Model) -> dict[str, keras.Model]:
 def _vector(
     name: str, side: Side, inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int
 ) -> keras.KerasTensor:
-    """Returns the vector of a side, [rows, embedding + 1]: its embeddings added up, and the item's bias or 1."""
+    """Returns the vector of a side, [rows, embedding + 1]: its summed embeddings, then the item's bias, or 1 for users."""
     parts = _parts(name, side, inputs, config, layout, seed, config.embedding)
     x = parts[0] if len(parts) == 1 else keras.layers.Add(name=f"{name}_sum")(parts)
     if config.hidden:
@@ -119,7 +119,7 @@ def _vector(
 def _linear(
     name: str, side: Side, inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int
 ) -> keras.KerasTensor:
-    """Returns a number for each row, [rows, 1], that is linear in a side's inputs and starts at 0."""
+    """Returns one number per row, [rows, 1]: a linear function of a side's inputs, whose weights begin at 0."""
     parts = _parts(name, side, inputs, config, layout, seed, 1, initial="zeros", penalty=config.linear_l2)
     return parts[0] if len(parts) == 1 else keras.layers.Add(name=f"{name}_sum")(parts)
 
@@ -136,7 +136,7 @@ def _parts(
     initial: str = "uniform",
     penalty: float | None = None,
 ) -> list[keras.KerasTensor]:
-    """Returns a vector for a side's categories, one for its lists and one for its numbers; [rows, width] each."""
+    """Returns up to three vectors, [rows, width] each: of a side's categories, of its lists and of its numbers."""
     penalty = config.l2 if penalty is None else penalty
     parts = []
     if side.categorical:
@@ -180,5 +180,5 @@ def _dense(
 
 
 def as_vectors(model: keras.Model, side: str, inputs: dict[str, Any]) -> tf.Tensor:
-    """Returns a side's vectors of some inputs, float32 [rows, embedding + 1]."""
+    """Returns the vectors of one side, `USER` or `ITEM`, for some inputs; float32 [rows, embedding + 1]."""
     return tf.cast(vectors(model)[side](inputs, training=False), tf.float32)

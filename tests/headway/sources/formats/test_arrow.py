@@ -61,7 +61,7 @@ def test_every_type_comes_out_as_it_went_in(opened, read_all, how, small):
 @pytest.mark.parametrize("how", ["file", "stream", "parquet"])
 def test_a_prefix_shows_what_can_be_stored(opened, how):
     source, files = opened("parquet" if how == "parquet" else "arrow", in_bytes(how, rows=4))
-    prefix = source.prefix(files, 100)
+    prefix = source.sample(files, 100)
     schema, notes = infer(prefix, {}, only=False, needed=frozenset(), where="x")
     assert not notes and [(c.type, c.shape) for c in schema.columns] == [
         ("int64", ()), ("bytes", ()), ("bytes", ()), ("int64", ()), ("int64", ()), ("int64", ()), ("float32", ()),

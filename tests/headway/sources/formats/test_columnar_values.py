@@ -68,7 +68,7 @@ CASES = {
 
 def in_stored_types(source, files, configs=None):
     """(the stored rows of the only column, rejected rows and reasons, statistics)."""
-    schema, _ = infer(source.prefix(files, 100), configs or {}, only=False, needed=frozenset(), where="x")
+    schema, _ = infer(source.sample(files, 100), configs or {}, only=False, needed=frozenset(), where="x")
     statistics, parts, rejected = SplitStatistics.create(schema.columns), [], {}
     for piece in source.ranges(files):
         for chunk in source.read(piece, schema.names(), raw_types(schema.columns)):
@@ -142,7 +142,7 @@ def test_a_page_whose_checksum_does_not_hold_is_refused_and_its_column_named(ope
         list(source.read(piece, ["x", "y"], {}))
     assert "{x: ignore}" in error.value.fix
     with pytest.raises(DataError, match="column 'x' cannot be read: ") as error:
-        infer(source.prefix(files, 100), {}, only=False, needed=frozenset(), where="pipeline.yaml")
+        infer(source.sample(files, 100), {}, only=False, needed=frozenset(), where="pipeline.yaml")
     assert error.value.where == files[0].path and "x: ignore" in error.value.fix
     rows, _, _ = in_stored_types(source, files, {"x": ColumnConfig(role="ignore")})  # what is not used never matters
     assert rows.column_names == ["y", "z"] and rows.num_rows == 1000
@@ -175,10 +175,10 @@ def test_encrypted_columns_are_named_and_the_others_read(opened, tmp_path, plain
     source, files = opened("parquet", (tmp_path / "e.parquet").read_bytes())
     if not plain_footer:
         with pytest.raises(DataError, match="is Parquet with an encrypted footer"):
-            source.prefix(files, 100)
+            source.sample(files, 100)
         return
     with pytest.raises(DataError, match="column 'secret' cannot be read: it is encrypted") as error:
-        infer(source.prefix(files, 100), {}, only=False, needed=frozenset(), where="x")
+        infer(source.sample(files, 100), {}, only=False, needed=frozenset(), where="x")
     assert "secret: ignore" in error.value.fix
     (piece,) = source.ranges(files)
     with pytest.raises(DataError, match="column 'secret' cannot be read: it is encrypted"):
@@ -188,6 +188,6 @@ def test_encrypted_columns_are_named_and_the_others_read(opened, tmp_path, plain
 def test_intervals_are_left_out_by_name(opened):
     data = written(pa.table({"x": pa.array([pa.MonthDayNano([1, 2, 3])]), "y": [1]}), "arrow")
     source, files = opened("arrow", data)
-    schema, notes = infer(source.prefix(files, 10), {}, only=False, needed=frozenset(), where="x")
+    schema, notes = infer(source.sample(files, 10), {}, only=False, needed=frozenset(), where="x")
     assert schema.names() == ["y"] and [note.column for note in notes] == ["x"]
     assert "interval cannot be stored" in notes[0].text

@@ -141,7 +141,7 @@ def test_a_line_longer_than_a_block(written):
         source, found = written(b"a,b\n1," + text + b"\n2,y\n")
         rows, malformed = rows_of(source, found, {"a": INT, "b": TEXT})
         assert [(row[1], len(row[2])) for row in rows] == [(1, len(text.strip(b'"'))), (2, 1)] and not malformed
-        assert source.prefix(found, 10).table.num_rows == 2
+        assert source.sample(found, 10).table.num_rows == 2
 
 
 def test_large_ranges_come_in_chunks_that_count_on(written):
@@ -189,7 +189,7 @@ def test_malformed_lines_that_are_no_utf8(written, quoted, capfd):
     assert rows == [(0, 1, "éÿ".encode(), "café".encode()), (2, 3, quoted.strip(b'"'), None)]
     where = ", at byte 16" if quoted == b"y" else ""  # lines are not told apart cheaply where they may be quoted
     assert malformed == [(1, "2\\xe9", "1 column instead of 3" + where)]
-    assert source.prefix(found, 10).table.num_rows == 2
+    assert source.sample(found, 10).table.num_rows == 2
     assert capfd.readouterr().err == ""
 
 
@@ -273,7 +273,7 @@ def test_a_file_that_is_gone_or_was_cut_is_a_data_error_that_names_it(written, t
         lambda: list(source.read(pieces[0], ["id"], {})),
         lambda: source.ranges(found),
         lambda: source.names(found[0]),
-        lambda: source.prefix(found, 10),
+        lambda: source.sample(found, 10),
     ):
         with pytest.raises(DataError, match=r"0\.csv: there is no such file\n  fix: check the path"):
             read()
@@ -285,7 +285,7 @@ def test_a_file_that_is_gone_or_was_cut_is_a_data_error_that_names_it(written, t
 def test_a_prefix_takes_from_the_whole_file(written):
     data = b"part,x\n" + b"".join(b"%d,1\n" % (i // 100_000) for i in range(800_000))
     source, found = written(data)
-    prefix = source.prefix(found, 1000)
+    prefix = source.sample(found, 1000)
     assert prefix.table.num_rows <= 1000 and len(set(prefix.table["part"].to_pylist())) > 4
 
 
@@ -307,15 +307,15 @@ def test_a_prefix_takes_from_the_whole_file(written):
 )
 def test_a_prefix_finds_types_that_hold_for_every_sample(written, datas, types):
     source, found = written(*datas)
-    assert [str(kind) for kind in source.prefix(found, 100).table.schema.types] == types
+    assert [str(kind) for kind in source.sample(found, 100).table.schema.types] == types
 
 
 def test_a_large_file_with_quoted_newlines_is_sampled_and_not_read_whole(written):
     source, found = written(b"a,b\n" + b'1,"x\ny"\n' * 400_000)
-    prefix = source.prefix(found, 10**6)
+    prefix = source.sample(found, 10**6)
     assert 0 < prefix.table.num_rows < 300_000 and set(prefix.table["b"].to_pylist()) == {"x\ny"}
     one_value, huge = written(b'a,b\n1,"' + b"x\n" * 1_500_000 + b'"\n')
-    assert one_value.prefix(huge, 10).table.num_rows == 1
+    assert one_value.sample(huge, 10).table.num_rows == 1
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_a_large_file_with_quoted_newlines_is_sampled_and_not_read_whole(written
 def test_files_without_rows_or_whose_lines_do_not_fit_are_refused(written, data, said):
     source, found = written(data)
     with pytest.raises(DataError, match=said):
-        source.prefix(found, 10)
+        source.sample(found, 10)
 
 
 # --- gzip
@@ -345,7 +345,7 @@ def test_a_gzip_file_is_one_range_read_in_blocks(written, range_size, quoted):
     rows, malformed = rows_of(source, found, {"id": INT, "s": TEXT})
     assert rows == [(i, i, text.strip('"').encode()) for i in range(100) if i % 7]
     assert [(at, line) for at, line, _ in malformed] == [(i, str(i)) for i in range(0, 100, 7)]
-    assert source.prefix(found, 10).table.schema.types == [pa.int64(), pa.string()]
+    assert source.sample(found, 10).table.schema.types == [pa.int64(), pa.string()]
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_labels_come_from_a_table(folder):
     assert found[-1].path.endswith("labels.csv")  # it is part of what the span says
     rows, _ = everything(source, found, ("path", "label"))
     assert [row["label"] for row in rows] == [7, None, 8, None, None, None]
-    assert [str(kind) for kind in source.prefix(found, 9).table.schema.types] == ["binary", "string", "int64"]
+    assert [str(kind) for kind in source.sample(found, 9).table.schema.types] == ["binary", "string", "int64"]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_names_that_miss_and_images_without_a_label_are_noted(folder):
     names = ["0.jpg", "dog/2.jpeg", *(f"gone{n}.jpg" for n in range(4))]
     (folder / "2013-01/labels.csv").write_text("file,label\n" + "".join(f"{name},a\n" for name in names))
     source, found = opened(folder, table="labels.csv")
-    _, (missed, bare) = infer(source.prefix(found, 9), {}, only=False, needed=frozenset(), where="")
+    _, (missed, bare) = infer(source.sample(found, 9), {}, only=False, needed=frozenset(), where="")
     said = "4 of 6 names match no image of the first span, e.g. 'gone0.jpg', 'gone1.jpg', 'gone2.jpg' and 1 more"
     assert missed.text.endswith(said)
     assert missed.text.startswith(found[-1].path)
@@ -119,7 +119,7 @@ def test_names_that_miss_and_images_without_a_label_are_noted(folder):
     names = [file.path.removeprefix(f"{folder}/2013-01/") for file in found[:-1]]
     (folder / "2013-01/labels.csv").write_text("file,label\n" + "".join(f"{name},a\n" for name in names))
     source, found = opened(folder, table="labels.csv")
-    assert infer(source.prefix(found, 9), {}, only=False, needed=frozenset(), where="")[1] == []
+    assert infer(source.sample(found, 9), {}, only=False, needed=frozenset(), where="")[1] == []
 
 
 def test_a_table_without_a_row_labels_nothing(folder):
@@ -154,7 +154,7 @@ def test_images_of_other_formats_are_named_and_counted(folder, kind):
     (folder / "2013-01" / "dog" / f"9.{kind.lower()}").write_bytes(image(9, kind))
     (folder / "2013-01" / "dog" / "8.jpg").write_bytes(image(9, kind))
     source, found = opened(folder)
-    (note,) = source.prefix(found, 100).notes
+    (note,) = source.sample(found, 100).notes
     assert f"2 images of other formats passed over: 2 .{kind.lower()}; convert them" in note
     _, malformed = everything(source, found)
     assert ("dog/8.jpg", f"is {kind}, neither a JPEG nor a PNG") in [(name[-9:], why) for name, why in malformed]
@@ -163,4 +163,4 @@ def test_images_of_other_formats_are_named_and_counted(folder, kind):
     (folder / "2013-01" / "dog" / "8.jpg").write_bytes(image(9, kind))
     source, found = opened(folder)
     with pytest.raises(DataError, match=f"is {kind}, neither"):
-        source.prefix(found, 100)
+        source.sample(found, 100)

@@ -35,7 +35,7 @@ def test_ranges_together_are_the_file(opened, read_all, small, zipped):
 
 def test_lists_of_lists_and_of_objects_are_left_out_with_a_note(opened):
     source, found = opened("jsonl", lines(*[{"ll": [[1]], "lo": [{"a": 1}]}] * 3), lines({"ll": [["x"]], "lo": []}))
-    prefix = source.prefix(found, 100)
+    prefix = source.sample(found, 100)
     assert prefix.table.num_rows == 4
     schema, notes = infer(prefix, {}, only=False, needed=frozenset(), where="x")
     assert not schema.columns and [(note.column, note.left_out) for note in notes] == [("ll", True), ("lo", True)]
@@ -110,7 +110,7 @@ def test_a_prefix_finds_types_that_hold_for_the_sample(opened):
     )
     source, found = opened("jsonl", data)
     kinds = dict(
-        zip(source.prefix(found, 10).table.column_names, source.prefix(found, 10).table.schema.types, strict=True)
+        zip(source.sample(found, 10).table.column_names, source.sample(found, 10).table.schema.types, strict=True)
     )
     assert {name: str(kind) for name, kind in kinds.items()} == {
         "i": "int64", "f": "double", "b": "bool", "s": "string", "m": "binary", "l": "list<item: double>", "e": "null",

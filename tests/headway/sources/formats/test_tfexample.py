@@ -112,7 +112,7 @@ def test_a_prefix_marks_lists(opened):
     one = frame(example(x=("float", [1]), l=("int", [1]), s=("bytes", [b"a"])))
     two = frame(example(l=("int", [])))
     source, files = opened("examples", one, one + two)
-    prefix = source.prefix(files, 100)
+    prefix = source.sample(files, 100)
     assert {name: str(prefix.table.schema.field(name).type) for name in prefix.table.column_names} == {
         "l": "list<item: int64>", "s": "binary", "x": "float",
     }  # fmt: skip
