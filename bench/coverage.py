@@ -1,6 +1,6 @@
 """How often the 95% interval of a metric holds the truth: simulated rows, measured by the evaluation's own functions.
 
-    nice python bench/coverage.py                                # about 15 minutes
+    nice python bench/coverage.py                                # half an hour
     nice python bench/coverage.py --task binary rare --metric ece loss --repetitions 200
 
 Each cell draws rows anew, computes the intervals as a run does, and counts how many hold the value of 400,000 rows. Rows come one

@@ -1,9 +1,6 @@
 """Pipelines of a user's own, outside of the clone, on a real server with two real workers: one beside the raw files, and one of
 the queue gpu, which has folders of its own, the same store and no raw files: there the second half of a retrain runs.
-
-The server is on PostgreSQL: on SQLite, Prefect gives up an event after its database was locked four times in a row, and an alarm
-is not told (docs/prefect.md: Databases).
-"""
+The server is on PostgreSQL: on SQLite, Prefect loses an event if its database was locked four times, and no alarm follows."""
 
 import ast
 import json

@@ -223,7 +223,6 @@ def test_runs_that_fail_with_secrets_in_hand_are_told_without_them(place, land):
     for _ in range(3):  # on SQLite an event may get lost (docs/prefect.md: Databases): that run fails once more
         with contextlib.suppress(AssertionError):
             until(lambda: not untold(), 60)
-            break
         for name in untold():
             place.server.start(f"retrain/{name}")
     assert not untold(), place.hook.told

@@ -1,12 +1,25 @@
-"""The sample of what rows hold beside their key: rows that are alike are drawn together, and their share is close."""
+"""The sample of what rows hold beside their key: rows that are alike are drawn together, and their share is close. It is exact
+while distinct rows are few, and close when they are many, however they came."""
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headway.leakage.key_index import DRAWN, KEPT, ContentSampler, DistinctSample, compared_columns, overlap
+from headway.leakage.key_index import (
+    DRAWN,
+    KEPT,
+    SAMPLE_SIZE,
+    ContentSampler,
+    DistinctSample,
+    compared_columns,
+    overlap,
+)
 from headway.schema.columns import Column
+from headway.tabular.hashing import mix64
 from headway.tabular.splits import SplitConfig
+from tests.properties import examples
 
 COLUMNS = (
     Column(name="id", type="int64", nullable=False),
@@ -119,3 +132,44 @@ def test_rows_that_come_again_as_often_as_in_train_are_not_beyond_it_and_a_month
     train.add(np.concatenate(months))
     judging.add(months[2])
     assert overlap(train, judging).beyond > 0.9
+
+
+def seen(values, size):
+    made = DistinctSample()
+    for start in range(0, len(values), size):
+        made.add(mix64(np.asarray(values[start : start + size], np.uint64)))
+    return made
+
+
+@examples(30)
+@given(st.lists(st.integers(0, 60), max_size=300), st.integers(1, 90))
+def test_few_distinct_values_are_counted_exactly(values, size):
+    made = seen(values, size)
+    assert made.whole
+    assert (made.values, made.rows, made.estimate(len(values))) == (len({*values}), len(values), len({*values}))
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_many_are_estimated_and_pieces_say_the_same_as_the_whole(times):
+    values = np.random.default_rng(0).permutation(np.repeat(np.arange(60_000), times))
+    whole = seen(values, len(values))
+    assert not whole.whole and whole.values == SAMPLE_SIZE and whole.estimate(len(values)) == pytest.approx(6e4, 1e-9)
+    pieces = seen(values[:1000], 100)
+    pieces.merge(DistinctSample.from_text(seen(values[1000:], 7000).to_text()))
+    assert pieces.to_text() == whole.to_text() == seen(values, 911).to_text()
+
+
+def test_few_values_in_a_large_batch():
+    made = seen(np.arange(200_000) % 37, 131_072)
+    assert made.whole and made.values == 37 and made.rows == 200_000
+
+
+def test_a_skewed_table_is_judged_by_its_rows_not_only_by_its_values():
+    values = np.concatenate([np.zeros(50_000, np.int64), np.arange(1, 50_001)])
+    assert 30_000 < seen(values, 10_000).estimate(len(values)) <= 100_000
+
+
+def test_what_is_damaged_is_refused():
+    for text in ("all:AAAA", "some:", "all:###"):
+        with pytest.raises(ValueError):
+            DistinctSample.from_text(text)

@@ -2,6 +2,7 @@
 
 import datetime
 import errno
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -150,11 +151,9 @@ def test_what_cannot_be_written_leaves_no_file(tmp_path):
 
 
 def test_a_full_disk_is_a_store_error_and_nothing_is_left(tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     train = part(tmp_path / "a", "train", [ROW])
-    monkeypatch.setattr(ShardWriter, "_append", full)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(ShardWriter, "_append", Mock(side_effect=full))
     with pytest.raises(StoreError, match="no space left") as error:
         write_examples({"train": [train]}, tmp_path / "out")
     assert error.value.where == str(tmp_path) and "make room" in error.value.fix
