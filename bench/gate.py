@@ -172,11 +172,12 @@ def held_against(
 ) -> Comparison:
     """The first of two models against the second by the task's tolerances, as the gate compares them."""
     table, other = (pa.table(columns | {"prediction": _cells(model)}) for model in models)
-    rows, others = rows_of(table, task, group), rows_of(other, task).prediction
+    rows = rows_of(table, task, group)
+    before = rows.predicted(rows_of(other, task).prediction)
     judging = {metric.name: metric for metric in task.metrics}
-    margins = Margins(task, task.tolerances, facts, rows.predicted(others), judging=judging)
+    margins = Margins(task, task.tolerances, facts, before, judging=judging)
     options: dict[str, Any] = {"config": GateConfig(), "slices": slices, "seed": seed, "monitor": Monitor()}
-    return within_tolerances(table, rows, others, margins=margins, **options)
+    return within_tolerances(table, rows, before, margins=margins, **options)
 
 
 def _cells(prediction: Floats) -> pa.Array:
