@@ -90,7 +90,7 @@ def _rows(
 
 
 class _Finder(RangeWork):
-    """Finds the rows of a range that have a wanted key, and writes nothing."""
+    """Finds the rows of a range whose key has one of the given hashes: `found` has those of the last chunk. Writes nothing."""
 
     def __init__(self, request: IngestRequest, piece: Range, columns: Sequence[str], hashes: Hashes):
         super().__init__(request, Path(), piece)

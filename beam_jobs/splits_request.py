@@ -7,7 +7,7 @@ from headway.config import Frozen
 from headway.stages.ingested import Ingested
 from headway.stages.refs import Ref
 from headway.stages.stage_class import Key, Stage
-from headway.tabular.splits import Part, SplitConfig
+from headway.tabular.splits import SpanSplit, SplitConfig
 from headway.validation.anomaly import SplitProof
 
 
@@ -24,7 +24,7 @@ class IngestedSpan(Frozen):
 class SplitsRequest(Stage[SplitProof]):
     name, version, runs = "splits", 5, "beam_jobs.leakage_check:prove"
     split: Annotated[SplitConfig, Key("config")]
-    parts: Annotated[dict[str, tuple[Part, ...]], Key("inputs", "parts")]
+    parts: Annotated[dict[str, tuple[SpanSplit, ...]], Key("inputs", "parts")]
     """For each split of the window, its parts: pairs of a span and of a split of that span."""
     spans: Annotated[tuple[IngestedSpan, ...], Key("inputs", "spans")]
     """The spans, in the window's order."""

@@ -153,7 +153,7 @@ class RangeWork(RangeRows):
         if unlabelled is not None:
             split = replace(split, codes=np.where(unlabelled, np.int8(-1), split.codes))
         self._notes.add(batch, chunk.batch.schema, split)
-        with _counted(at):
+        with _numbered_in_range(at):
             unit = unit_codes(batch, self._request.split.key, split.columns) if self._request.unit else None
         self._write(batch, unit, label, split.codes)
 
@@ -177,7 +177,7 @@ class RangeWork(RangeRows):
             for column in unsure:
                 place = view.schema.get_field_index(column.name)
                 view = view.set_column(place, column.name, coerced.batch.column(column.name))
-        with _counted(at):
+        with _numbered_in_range(at):
             keep = self._where.row_mask(view)
         if keep.true_count == len(keep):
             return batch, at
@@ -196,7 +196,7 @@ class RangeWork(RangeRows):
         wide. They are also dropped here if a column names the split, since its value may be wrong in them.
         """
         config = self._request.label
-        with _counted(at):
+        with _numbered_in_range(at):
             label = config.compute(batch)
         missing: Mask | None = None
         if label.null_count:
@@ -246,8 +246,8 @@ class RangeWork(RangeRows):
 
 
 @contextlib.contextmanager
-def _counted(at: Places) -> Iterator[None]:
-    """Change the row number of an Overflow raised in the block: from that in the batch to that in the range, which `at` has."""
+def _numbered_in_range(at: Places) -> Iterator[None]:
+    """If the block raises an Overflow, replace its row number in the batch, i, by the row's number in the range, at[i]."""
     try:
         yield
     except Overflow as error:

@@ -123,7 +123,7 @@ class RangeScorer(RangeRows):
         self.predicted = 0
         first_row = 0 if piece.row_per_file or not piece.start else None
         self.first_row: int | None = piece.facts.get("first_row", first_row)
-        self._request, self._piece, self._names, self._scorer = request, piece, request.names, Scorer(request)
+        self._request, self._piece, self._names, self._scorer = request, piece, request.file_names, Scorer(request)
 
     def batches(self, tick: Tick = lambda rows: None) -> Iterator[pa.RecordBatch]:
         """Reads the range. Yields for each chunk the rows that fit the model, with their predictions, then calls `tick`.

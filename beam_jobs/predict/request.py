@@ -102,18 +102,18 @@ class PredictRequest(Frozen):
 
     def whole_key(self) -> str:
         """Returns the digest of everything that the output as a whole depends on."""
-        files = [[name, file.crc32c] for name, file in zip(self.names, self.files, strict=True)]
+        files = [[name, file.crc32c] for name, file in zip(self.file_names, self.files, strict=True)]
         return fingerprint({"config": self._digest, "files": files})
 
     def key(self, piece: Range) -> str:
         """Returns the digest of all that one range's output depends on: the settings, the range's bounds, and its files."""
         last = piece.file + (piece.end - piece.start if piece.row_per_file else 1)
-        files = [[self.names[i], self.files[i].crc32c] for i in range(piece.file, last)]
+        files = [[self.file_names[i], self.files[i].crc32c] for i in range(piece.file, last)]
         where = [piece.index, piece.file, piece.start, piece.end, piece.facts.get("labels")]
         return fingerprint({"config": self._digest, "range": where, "files": files})
 
     @cached_property
-    def names(self) -> list[str]:
+    def file_names(self) -> list[str]:
         """The name of each input file, as the output's column `source_file` has it."""
         return file_names(self.files)
 

@@ -89,7 +89,7 @@ class PredictJob(SpanJob):
         quarantine.write(merging.out / quarantine.FILE_NAME, quarantined_rows(self.request.files, done, merging))
         quarantined = [_about(made) for made in merging.deliver()]
         # when it raises, the rejected rows stay to be looked at: without a manifest there is no output
-        _bounded(counts, self.max_quarantined, self.place.objects.name(quarantine.FILE_NAME))
+        _bounded(counts, self.max_quarantined, self.place.objects.address(quarantine.FILE_NAME))
         parts = []
         befores = rows_before([each.piece for each in done], [each.facts["rows"] for each in done])
         for each, before in zip(done, befores, strict=True):
@@ -110,7 +110,7 @@ class PredictJob(SpanJob):
             "counts": counts,
             "inputs": [
                 {"file": name, "bytes": file.bytes, "crc32c": file.crc32c}
-                for name, file in zip(self.request.names, self.request.files, strict=True)
+                for name, file in zip(self.request.file_names, self.request.files, strict=True)
             ],
             "parts": parts,
             **({"quarantine": quarantined[0]} if quarantined else {}),
@@ -156,7 +156,7 @@ def predict(
     _refuse_foreign(place)
     request.check()
     if (done := _finished(place, request.whole_key())) is not None:
-        _bounded(done["counts"], max_quarantined, place.objects.name(quarantine.FILE_NAME))
+        _bounded(done["counts"], max_quarantined, place.objects.address(quarantine.FILE_NAME))
         return done | {"kept": 0, "cached": True}
     with _alone(place) as still:
         (outcome,) = run_spans([job], monitor, runner or RunnerConfig())
@@ -166,7 +166,7 @@ def predict(
         still()
         with as_store_errors(place.url):
             place.objects.write(MANIFEST, (json.dumps(outcome.result, indent=1) + "\n").encode())
-            place.clear()
+            place.clear_ranges()
     return outcome.result | {"kept": outcome.kept, "cached": False}
 
 

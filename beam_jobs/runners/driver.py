@@ -51,7 +51,7 @@ def run_spans(jobs: Sequence[SpanJob], monitor: Monitor, config: RunnerConfig) -
         return ended
     finally:
         with contextlib.suppress(StoreError):  # what ended the jobs is told, not this
-            in_parallel(lambda job: job.place.clear(), [job for job in jobs if job.fresh])
+            in_parallel(lambda job: job.place.clear_ranges(), [job for job in jobs if job.fresh])
 
 
 def _run(jobs: Sequence[SpanJob], watch: Watch, monitor: Monitor, config: RunnerConfig) -> None:

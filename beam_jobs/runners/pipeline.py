@@ -65,8 +65,8 @@ class _SpanFn(beam.DoFn):
 
     @property
     def watch(self) -> Watch | None:
-        """The driver's watch over the job; None in another process."""
-        return Watch.of(self._name)
+        """The state that the driver shares with workers in its process: stop, rows read, errors; None in another process."""
+        return Watch.find_here(self._name)
 
     def setup(self) -> None:
         if self._name and self._process != _PROCESS:  # a process that a runner started for our jobs: no GPU

@@ -113,7 +113,7 @@ class FolderPlace(_Place):
         part.write_bytes(data)
         part.replace(self.root / key)
 
-    def clear(self) -> None:
+    def clear_ranges(self) -> None:
         """Delete the folder of the ranges. It is renamed first, so that workers that still run cannot write into it."""
         gone = self.root / f"{RANGES}.{uuid.uuid4().hex}"
         with contextlib.suppress(OSError):  # it is not there
@@ -187,7 +187,7 @@ class BucketPlace(_Place):
         self.objects.delete([_BEGUN])
         self.write(_JOB, job.encode())
 
-    def clear(self) -> None:
+    def clear_ranges(self) -> None:
         self.objects.delete_folder(RANGES)
 
     @contextlib.contextmanager

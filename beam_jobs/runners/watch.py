@@ -1,6 +1,6 @@
 """The state that the driver shares with workers in its process: rows read, a stop, an error; without Beam.
 
-    with Watch() as watch:                 # Watch.of(watch.name) is the Watch in this process, None in another one
+    with Watch() as watch:                 # Watch.find_here(watch.name): the Watch in this process, None in another
         watch.stop()                       # ranges end after their batch
 
 Workers of a cluster find no Watch: there Beam's metrics count the rows, and a stop cancels the job.
@@ -43,7 +43,7 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         del _WATCHES[self.name]
 
     @staticmethod
-    def of(name: str) -> Watch | None:
+    def find_here(name: str) -> Watch | None:
         return _WATCHES.get(name)
 
     def stop(self) -> None:

@@ -62,7 +62,7 @@ class _DescribedJob(IngestJob):
     def publish(self, result: dict[str, Any]) -> None:
         described = {"fingerprint": self.request.fingerprint, **result}
         self.place.write(SPEC, (json.dumps(described, indent=1) + "\n").encode())
-        self.place.clear()
+        self.place.clear_ranges()
 
     def published(self) -> dict[str, Any] | None:
         objects = self.place.objects

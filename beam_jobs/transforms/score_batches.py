@@ -115,7 +115,7 @@ class _ScoreRange(_Score):
             work = RangeScorer(self._request, piece)
             yield from (batch for batch in work.batches() if batch.num_rows)
             if (rejected := work.rejected()).num_rows:
-                rejected = rows_in_files(rejected, piece, self._request.names, work.first_row or 0)
+                rejected = rows_in_files(rejected, piece, self._request.file_names, work.first_row or 0)
                 yield _rejected(rejected.select(["file", "row"]).rename_columns([FILE, ROW]), rejected)
 
 

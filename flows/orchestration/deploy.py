@@ -4,7 +4,7 @@
         changes = deploy(client, loaded)           # ["made deployment retrain/flights: 0 5 2 * * UTC", ...]
         deploy(client, loaded)                     # []: nothing to change
         undeploy(client, "flights")
-    entries(loaded, pool="headway")                # the deployments as prefect.yaml lists them, for `prefect deploy --all`
+    yaml_entries(loaded, pool="headway")           # the deployments as prefect.yaml lists them, for `prefect deploy --all`
 
 The server's state is compared first, so that a second call writes nothing. Only what Headway made is changed: schedules with
 Headway's slug, automations with its name prefix, deployments with its entrypoints.
@@ -78,7 +78,7 @@ def deploy(
     if gpus is not None or GPU_QUEUE in queues_of(loaded):
         changes += _limit(client, pool, gpus)
     ids = {}
-    for flow, entry in zip(ENTRYPOINTS, entries(loaded, pool=pool, retrain=retrain), strict=True):
+    for flow, entry in zip(ENTRYPOINTS, yaml_entries(loaded, pool=pool, retrain=retrain), strict=True):
         ids[flow], changed = _deploy_one(client, flow, entry, keep_schedule=flow == "retrain" and retrain is None)
         changes += changed
     return changes + _automate(client, loaded.pipeline.name, automations(loaded, deployments=ids, blocks=blocks))
@@ -255,7 +255,7 @@ def queues_of(loaded: LoadedPipeline) -> list[str]:
     return [DATA_QUEUE] if queue is None else [DATA_QUEUE, queue]
 
 
-def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None) -> list[dict[str, Any]]:
+def yaml_entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None) -> list[dict[str, Any]]:
     """Returns the pipeline's deployments as entries of prefect.yaml.
 
     Args:

@@ -55,7 +55,7 @@ def start_second_half(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]
 
 
 def second_half_of(client: SyncPrefectClient, flow_run: str) -> FlowRun | None:
-    """Returns the second half of a flow run; None if it has none."""
+    """Returns the flow run that goes on with `flow_run` on the queue for TensorFlow: its second half. None if it has none."""
     key = FlowRunFilterIdempotencyKey(any_=[_key(flow_run)])
     return next(iter(client.read_flow_runs(flow_run_filter=FlowRunFilter(idempotency_key=key))), None)
 

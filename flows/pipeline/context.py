@@ -45,7 +45,7 @@ from headway.storage.fingerprint import fingerprint
 from headway.storage.store import Store
 from headway.tabular.expressions import parse
 from headway.tabular.label import LabelConfig
-from headway.tabular.splits import Part, window_splits
+from headway.tabular.splits import SpanSplit, window_splits
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
 from headway.tasks.user_task import load_task
@@ -227,8 +227,8 @@ class Context:
         return self.memo[span]
 
     @cached_property
-    def parts(self) -> dict[str, tuple[Part, ...]]:
-        """{split of the window: its parts, each (span, split of the span)}; empty for a run that ends with the ingest."""
+    def parts(self) -> dict[str, tuple[SpanSplit, ...]]:
+        """{split of the window: its pairs (span, split that ingest wrote of it)}; empty for a run that ends with the ingest."""
         # a span alone can be ingested, and be too little to train on
         parts = window_splits(self.pipeline.split, self.spans) if self.last != "ingest" else {}
         return {name: tuple(of) for name, of in parts.items()}

@@ -59,7 +59,7 @@ def predict(
     write: Literal["parquet", "jsonl"] = "parquet",
     max_quarantined: float | None = None,
 ) -> dict[str, Any]:
-    """Predicts the raw files `input` with a model, and writes the predictions to the folder `output`.
+    """Predicts the raw files `input` with a model into the folder `output`. Returns row counts and which model predicted.
 
     Args:
         model: a version's number, champion, previous, an alias, or the folder of a SavedModel.

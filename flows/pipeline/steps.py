@@ -31,7 +31,7 @@ from headway.stages.step import Output, Step
 from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.stage import StatisticsRequest
 from headway.statistics.summary import WindowStatistics
-from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest
+from headway.validation.stage import ChampionStatistics, SpanFacts, ValidateRequest
 from headway.validation.units import shards_to_sample
 from tfcore.evaluation.request import Evaluated, EvaluateRequest, SavedModel, TrainedModel
 from tfcore.export.model_card import CardFacts
@@ -165,14 +165,14 @@ def _reference(context: Context) -> dict[str, str | None] | None:
     return {"name": name, "statistics": trained_on}
 
 
-def _champion_facts(context: Context) -> ChampionFacts | None:
+def _champion_facts(context: Context) -> ChampionStatistics | None:
     if (reference := context.reference) is None:
         return None
     stage, trained_on, found = StatisticsRequest.name, reference["statistics"], None
     if trained_on:
         path = context.store.output(stage, trained_on)
         found = Ref[WindowStatistics](stage=stage, fingerprint=trained_on, path=path)
-    return ChampionFacts(name=str(reference["name"]), statistics=found)
+    return ChampionStatistics(name=str(reference["name"]), statistics=found)
 
 
 def freeze_schema(context: Context) -> None:

@@ -65,7 +65,7 @@ def why_chosen(before: RunRecord, after: RunRecord) -> str:
 
 
 def differences(a: object, b: object, at: str = "") -> list[Change]:
-    """Returns a change for each nested key whose values differ between two configs; a section that one lacks is empty there."""
+    """Returns a change for each nested key, below the path `at`, that differs in two configs. A missing section is empty."""
     if a == b:
         return []
     mine, theirs = ({} if each is None else each for each in (a, b))
@@ -87,8 +87,8 @@ def code_in(code: Code | None) -> dict[str, JsonValue]:
     return {**of_git, **code.modules, **code.tools}
 
 
-def complete(config: Settings | None) -> Settings | None:
-    """Returns a config with all defaults, as versions keep it; unchanged if this version of Headway cannot read it."""
+def with_defaults(config: Settings | None) -> Settings | None:
+    """Returns a config with every default filled in; unchanged if it is not a valid config for this release of Headway."""
     try:
         return None if config is None else Pipeline.model_validate(config).model_dump(mode="json")
     except (ValidationError, HeadwayError):
@@ -98,7 +98,7 @@ def complete(config: Settings | None) -> Settings | None:
 def _value(run: RunRecord, key: str) -> Any:
     """Returns the value of a setting that a run left out: the one that `auto` chose, else the default."""
     chosen = reduce(_at, key.split("."), run.training and run.training.model_dump())
-    return reduce(_at, key.split("."), complete(run.config)) if chosen is None else chosen
+    return reduce(_at, key.split("."), with_defaults(run.config)) if chosen is None else chosen
 
 
 def _in_words(run: RunRecord, key: str, asked: Any) -> Any:
@@ -108,7 +108,7 @@ def _in_words(run: RunRecord, key: str, asked: Any) -> Any:
     part = key.partition(".")[0]
     if part in ("training", "model") and not getattr(run.training, part, None):
         return "auto"
-    value, usual = _value(run, key), reduce(_at, key.split("."), complete(run.config))
+    value, usual = _value(run, key), reduce(_at, key.split("."), with_defaults(run.config))
     if value != usual:
         return f"auto ({cell(_written(value))})"
     return "not set" if usual is None else _written(usual)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field, JsonValue
 
 from flows.records import LATEST, Code, RunRecord, State, StepRecord, find, record_or_none
-from flows.report.changes import Change, auto_changes, changed_settings, code_in, complete, differences, why_chosen
+from flows.report.changes import Change, auto_changes, changed_settings, code_in, differences, why_chosen, with_defaults
 from flows.report.charts import ModelNames, charts_of, tables_of
 from flows.report.evaluation import metric_table
 from flows.report.html import document
@@ -90,7 +90,7 @@ class ComparedModel(Frozen):
     """A or B."""
 
     @property
-    def label(self) -> str:
+    def heading(self) -> str:
         """The name for a heading: "version 4"; or "run A", since the name of a run would be too long."""
         return self.title if self.version is not None else f"run {self.letter}"
 
@@ -156,7 +156,7 @@ class Comparison(Frozen):
             return "not compared", "amber", f"{cannot} by {self.primary}: {why}."
         by = f"{self.primary} {change_text(found)} on the {counted(same.rows, 'row')} that both scored"
         if (outcome := outcome_of(found)) in _TONES:
-            return f"{b.label} is {outcome}", _TONES[outcome], f"{b.title} is {outcome} than {a.title}: {by}."
+            return f"{b.heading} is {outcome}", _TONES[outcome], f"{b.title} is {outcome} than {a.title}: {by}."
         between = "No clear difference between"
         if not outcome:
             between = "The difference has no interval, so nothing is clear between"
@@ -305,7 +305,7 @@ def _of_run(registry: Registry, record: RunRecord, letter: str) -> ComparedModel
         if of
     }
     found = _model(results, None, letter, task, record.metrics, parts, judged, told)
-    return found.model_copy(update={"config": complete(record.config), "code": record.code, "files": digests})
+    return found.model_copy(update={"config": with_defaults(record.config), "code": record.code, "files": digests})
 
 
 def _model(
@@ -477,11 +477,11 @@ def _first_metrics(comparison: Comparison) -> Iterator[Section]:
     if same is None:
         for side in (a, b):
             if values := metrics_line(side.metrics.metrics):
-                yield Section("", [sentence(f"{capital(side.label)} on {side.rows}: {values}")])
+                yield Section("", [sentence(f"{capital(side.heading)} on {side.rows}: {values}")])
         return
     title = f"On the {counted(same.rows, 'row')}{of_window(same.spans)} that both scored, with 95% intervals"
     more = _more(len(same.checks) - _MOST_METRICS)
-    yield Section("", tables=[paired_table(title, same.checks[:_MOST_METRICS], a.label, b.label, more)])
+    yield Section("", tables=[paired_table(title, same.checks[:_MOST_METRICS], a.heading, b.heading, more)])
 
 
 def _metrics(comparison: Comparison) -> Section | None:
@@ -489,7 +489,7 @@ def _metrics(comparison: Comparison) -> Section | None:
     they are of the same rows."""
     a, b, same = comparison.a, comparison.b, comparison.same
     own = {
-        side.title: metric_table(side.metrics.values, title=f"{capital(side.label)} on {side.rows}", task=side.task)
+        side.title: metric_table(side.metrics.values, title=f"{capital(side.heading)} on {side.rows}", task=side.task)
         for side in (a, b)
         if side.metrics.metrics
     }
@@ -499,11 +499,11 @@ def _metrics(comparison: Comparison) -> Section | None:
         return Section("Metrics", [sentence(str(comparison.no_difference))], tables=list(own.values()))
     who = f"run {same.run} scored with both" if same.run else "each one's own run scored"
     rows = f"Both on the {counted(same.rows, 'row')}{of_window(same.spans)} that {who}"
-    tables = [paired_table("Metrics", same.checks, a.label, b.label)]
+    tables = [paired_table("Metrics", same.checks, a.heading, b.heading)]
     tables += [own[side.title] for side in (a, b) if same.run not in (None, side.run) and side.title in own]
-    said = f"{rows}; differences are {b.label} − {a.label}, with 95% intervals."
+    said = f"{rows}; differences are {b.heading} − {a.heading}, with 95% intervals."
     ours, theirs = (tables_of(str(a.task), rows) for rows in same.scored)
-    return Section("Metrics", [said], list(charts_of(ours, theirs, ModelNames(a.label, b.label))), tables)
+    return Section("Metrics", [said], list(charts_of(ours, theirs, ModelNames(a.heading, b.heading))), tables)
 
 
 def _differing(comparison: Comparison, *, short: bool = False) -> Section:
@@ -514,7 +514,7 @@ def _differing(comparison: Comparison, *, short: bool = False) -> Section:
         said = "Nothing differs in data, columns, settings or code, as far as they were kept."
         return Section("What differs", [said])
     more = _more(len(found) - most) if short else f"{len(found) - most:,} more: --json has all" * (len(found) > most)
-    a, b = comparison.a.label, comparison.b.label
+    a, b = comparison.a.heading, comparison.b.heading
     rows: list[Row] = [
         {"what": one_line(each.key, 60), a: _setting_text(each.a), b: _setting_text(each.b)} for each in found[:most]
     ]

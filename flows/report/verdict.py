@@ -549,7 +549,7 @@ def _compared(check: Check, verdict: Verdict) -> Text:
         case _:
             return Text(f"{metric} cannot be compared with {against}")
     details = [f"{signed(check.change)}, {interval_text(check.interval, check.confidence)}"]
-    details += [f"the limit is {share_text(check)}"] if check.share is not None and check.outcome != BETTER else []
+    details += [f"the limit is {limit_as_share(check)}"] if check.share is not None and check.outcome != BETTER else []
     if check.outcome == CANNOT_TELL:
         details.append(f"the smallest loss that could have been detected is {number(check.detectable)}")
     if check.slice and not check.passed:
@@ -557,7 +557,7 @@ def _compared(check: Check, verdict: Verdict) -> Text:
     return Text(summary, "; ".join(details))
 
 
-def share_text(check: Check) -> str:
+def limit_as_share(check: Check) -> str:
     """Returns the limit of a check as a share, in words: "2% of the champion's"."""
     share = f"{check.share:g}%"
     return {

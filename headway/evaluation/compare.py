@@ -75,13 +75,13 @@ class Difference:
         reach = quantile(0.5 + confidence / 2, self.freedom) + quantile(power, self.freedom)
         return tolerance + reach * self.error * _at_most(self.freedom)
 
-    def probability_below(self, bound: float) -> float | None:
+    def p_value_below(self, bound: float) -> float | None:
         """Returns the p value of the hypothesis that the true difference is `bound` or more; None without a standard error."""
         if self.difference is None or self.error is None:
             return None
         return tail(self.difference - bound, self.error, self.freedom)
 
-    def probability_above(self, bound: float) -> float | None:
+    def p_value_above(self, bound: float) -> float | None:
         """Returns the p value of the hypothesis that the true difference is `bound` or less; None without a standard error."""
         if self.difference is None or self.error is None:
             return None
@@ -97,7 +97,7 @@ def compare(
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Difference]:
-    """Returns the difference of each metric between two models, by name.
+    """Returns {metric: difference} between two models on the same rows; without a second model the metrics of `rows` alone.
 
     Args:
         rows: rows with one model's predictions; rows of one unit are resampled together.

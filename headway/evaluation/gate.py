@@ -523,7 +523,7 @@ class ScoredModels:
         self._last = None
 
     def predictions(self, table: pa.Table) -> Floats:
-        """Returns a table's predictions as an array, and leaves the cached rows as they are."""
+        """Returns the predictions of a table as an array. The `Rows` that `rows` has cached stay cached."""
         return rows_of(table, self.task).prediction
 
     def measured(self, table: pa.Table) -> dict[str, float | None]:

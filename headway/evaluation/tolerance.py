@@ -159,9 +159,9 @@ def tolerance_check(metric: Metric, measured: Difference, margin: Margin, confid
         where: fields of the check that say which rows these are.
     """
     if metric.higher_is_better:
-        p = measured.probability_below(-margin.allowed)
+        p = measured.p_value_below(-margin.allowed)
     else:
-        p = measured.probability_above(margin.allowed)
+        p = measured.p_value_above(margin.allowed)
     detectable = measured.detectable(confidence, margin.allowed)
     facts = {"p": p, "detectable": detectable, "outcome": "", **margin._asdict(), **where}
     return _with_outcome(measured.check("", metric, confidence, **facts), p)

@@ -58,7 +58,7 @@ def with_resampling_units(
         table: the rows' predictions, with the columns `units.equal`.
         group: the name of the column that the rows' groups come from.
     """
-    if rows.unit_of_row is not None:
+    if rows.resample_unit is not None:
         known = group if rows.units is None else units.key
         count = resampling_units(rows)[1]
         return rows, f"rows of one {known or 'unit of the split'} are drawn together ({count:,} of them)"
@@ -83,7 +83,7 @@ def _equal_rows(table: pa.Table, columns: Sequence[str]) -> NDArray[np.int64]:
 def resampling_units(rows: Rows) -> tuple[NDArray[np.int64] | None, int]:
     """Returns the resampling unit of each row (None: each row is its own unit), and the number of units; cached."""
     return rows.cached_for_all_models(
-        "drawn", lambda: (None, len(rows)) if rows.unit_of_row is None else unit_numbers(rows.unit_of_row)
+        "drawn", lambda: (None, len(rows)) if rows.resample_unit is None else unit_numbers(rows.resample_unit)
     )
 
 

@@ -21,7 +21,7 @@ from headway.leakage.key_index import KEPT, DistinctSample, KeyEntry, KeyName, l
 from headway.leakage.window_proof import IndexedSpan, Proof, Window, add_times, check_order, check_times
 from headway.messages import agree, counted, listed, some
 from headway.storage.fingerprint import first_difference
-from headway.tabular.splits import Part, SplitConfig
+from headway.tabular.splits import SpanSplit, SplitConfig
 from headway.validation.anomaly import Severity
 
 FEW_MISSING = 0.01
@@ -56,7 +56,7 @@ Returns the first row of each hash in each split, in the order of the spans. Row
 
 
 def prove(
-    config: SplitConfig, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]], find_rows: RowFinder
+    config: SplitConfig, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[SpanSplit]], find_rows: RowFinder
 ) -> Proof:
     """Returns the proof: statements that splits share no keys, times or rows, or else findings.
 
@@ -71,9 +71,9 @@ def prove(
 
 class _Prover:
     def __init__(
-        self, config: SplitConfig, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]], find: RowFinder
+        self, rule: SplitConfig, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[SpanSplit]], find: RowFinder
     ):
-        self.config, self.window, self.find_rows = config, Window(spans, parts), find
+        self.config, self.window, self.find_rows = rule, Window(spans, parts), find
         self.parts, self.spans = self.window.parts, self.window.spans
 
     def prove(self) -> Proof:
@@ -286,7 +286,7 @@ def repeated_in_train(window: Window, *, by_time: bool) -> None:
 
 
 def repeats(window: Window, columns: Sequence[str]) -> None:
-    """State how many rows repeat another row in the hashed columns, if ingest counted this. Warn of few distinct rows."""
+    """Add to the window's proof how many rows repeat others in `columns`, if ingest counted this. Warn of few distinct rows."""
     keys: dict[str, int] = {}
     whole = True
     for split in window.parts:

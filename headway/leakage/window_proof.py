@@ -17,7 +17,7 @@ from typing import Any, Self
 from headway.leakage.key_index import SpanIndex, SplitIndex, read
 from headway.leakage.time_range import TEXT, TimeRange, time_text
 from headway.messages import counted, window_text
-from headway.tabular.splits import Part
+from headway.tabular.splits import SpanSplit
 from headway.validation.anomaly import Anomaly, Kind, Severity, finding
 
 
@@ -47,7 +47,7 @@ class Proof:
 class Window:
     """The spans of a window in order, the parts of each split, and the proof so far. Splits without parts are left out."""
 
-    def __init__(self, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[Part]]):
+    def __init__(self, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[SpanSplit]]):
         self.spans = list(spans)
         self.parts = {name: tuple(of) for name, of in parts.items() if of}
         self._by_name = {indexed.span: indexed for indexed in spans}

@@ -58,7 +58,7 @@ class Rows:
         return float(self.weight.sum())
 
     @property
-    def unit_of_row(self) -> NDArray[np.int64] | None:
+    def resample_unit(self) -> NDArray[np.int64] | None:
         """The resampling unit of each row, [rows]: `units`, else `groups`; None: rows are resampled one by one."""
         return self.groups if self.units is None else self.units
 

@@ -174,7 +174,7 @@ def _checkpoints(store: Store) -> Iterator[Garbage]:
     for folder in (store.checkpoints / name for name in store.children(store.checkpoints)):
         if store.find("train", folder.name) is not None:
             yield Garbage(folder, store.size(folder), "its training is done")
-        elif store.clock() - store.changed(folder) > CHECKPOINT_SECONDS:
+        elif store.clock() - store.last_write_in(folder) > CHECKPOINT_SECONDS:
             yield Garbage(
                 folder, store.size(folder), f"no training went on from it for {CHECKPOINT_SECONDS // 86400} days"
             )
@@ -182,7 +182,7 @@ def _checkpoints(store: Store) -> Iterator[Garbage]:
 
 def _comparisons(store: Store, names: Iterable[str]) -> Iterator[Garbage]:
     for path in (store.runs_folder / name for name in sorted(names) if name.startswith(COMPARED)):
-        if store.clock() - store.changed(path) > COMPARED_SECONDS:
+        if store.clock() - store.last_write_in(path) > COMPARED_SECONDS:
             why = f"a comparison of more than {COMPARED_SECONDS // 86400} days ago; headway compare draws it again"
             yield Garbage(path, store.size(path), why)
 

@@ -371,11 +371,11 @@ class ServingCopies:
             self.store.publish(aside, target)
         return True
 
-    def verify(self, champion: Manifest, event: Event) -> Iterator[tuple[Path, str]]:
-        """Yields the file and the problem for each damage to the serving copy of the champion's `event`. Reads every byte."""
-        served = self.copy_path(event.serving)
+    def verify(self, champion: Manifest, promotion: Event) -> Iterator[tuple[Path, str]]:
+        """Yields the file and the problem for each damage to the copy that the champion's `promotion` made. Reads every byte."""
+        served = self.copy_path(promotion.serving)
         if not self.store.is_published(served):
-            yield served, f"is gone: version {event.version} is the champion and not served; promote it again"
+            yield served, f"is gone: version {promotion.version} is the champion and not served; promote it again"
             return
         prefix = SAVED_MODEL + "/"
         files = [

@@ -89,7 +89,7 @@ def parts_of(values: NDArray[Any], unit: Temporal, part: str) -> Integers:
 
 
 def part_of(values: Any, unit: Temporal, part: str) -> Any:
-    """Returns what `parts_of` does, by integer arithmetic alone. So it works in NumPy and in a graph of TensorFlow."""
+    """Returns what `parts_of` does, for a NumPy array or a TensorFlow tensor of integers: it uses integer arithmetic alone."""
     if part == "elapsed":
         return values
     per_day = PER_DAY[unit]

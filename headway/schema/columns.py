@@ -252,7 +252,7 @@ def named_for(columns: Sequence[Column], role: Role) -> str | None:
 
 
 def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = None) -> str:
-    """Returns the YAML that configures one or several columns, such as `columns: {fare: ignore}`; `what` is the setting of each.
+    """Returns the YAML, for messages, that gives the columns `names` the setting `what`, such as `columns: {fare: ignore}`.
 
     Args:
         auto: whether the pipeline takes all columns (`columns: auto`). If so, `"*": auto` stands beside the named columns;

@@ -7,7 +7,7 @@ A column without nulls in the sample may hold nulls later. So every column may b
 otherwise. Domains (a column's known values) and presence (columns without nulls) come from every row of the first window.
 
     epoch_rule("created_at", pa.array([1700000000, 1700003600]))      # (Parse epoch_seconds, "read as times (UTC): ...")
-    epoch_rule("user_id", pa.array([1700000000]))                     # None: only a name tells a time from an identifier
+    epoch_rule("user_id", pa.array([1700000000]))                     # None, since the name `user_id` does not say a time
 
 A time that is a number is stored as the same number, and requests send this number. Only calendar parts are computed from it.
 """
@@ -154,8 +154,8 @@ class _ColumnSample:
         return (kind.list_size,) if pa.types.is_fixed_size_list(kind) else (None,) if is_list(kind) else ()
 
     @property
-    def type(self) -> StoredType | None:
-        """The stored type that the pipeline says, else that of the sampled values; None if they cannot be stored."""
+    def storable_type(self) -> StoredType | None:
+        """The stored type: the one that the pipeline sets, else the one of the sampled values; None if they cannot be stored."""
         kind = self.values.type
         element = kind.value_type if is_list(kind) and self.shape else kind
         return STORED[self.config.type] if self.config.type else stored_type(element)
@@ -167,7 +167,7 @@ class _ColumnSample:
         if "/" in self.name:
             safe = json.dumps({self.name: self.name.replace("/", "_")}, ensure_ascii=False)
             return f"its name holds '/'; give it another: source.rename: {safe}"
-        if self.type is None and not pa.types.is_null(self.values.type):
+        if self.storable_type is None and not pa.types.is_null(self.values.type):
             nested = pa.types.is_nested(self.values.type)
             why = "; a column holds single values or lists of them" if nested else ""
             return f"its type {self.values.type} cannot be stored{why}"
@@ -179,7 +179,7 @@ class _ColumnSample:
         """Returns the column with its inferred type. Appends notes for the user to `notes`."""
         config, values = self.config, self.values
         read = self._as_told() or self._guessed(decimal)
-        kind, parse, counted_as = read.type or self.type, read.parse, values
+        kind, parse, counted_as = read.type or self.storable_type, read.parse, values
         assert kind is not None  # else it is unfit
         temporal = parse.temporal if parse else _temporal(values) if kind == "int64" and not self.shape else None
         null = self.sample.nulls.get(self.name)
@@ -189,7 +189,7 @@ class _ColumnSample:
             kind = "bytes"
             self._say(f"read as text: {large}; say 'type: float' to read it as a number", "{type: float}")
         if kind == "float32" and not self.shape and not config.type and config.parse is None:
-            kind, parse, counted_as = self._in_full(parse)
+            kind, parse, counted_as = self._stored_reals(parse)
         self._say_what_is_lost(kind)
         shape = self._vector() if kind != "bytes" else self.shape
         meaning = None
@@ -216,7 +216,7 @@ class _ColumnSample:
 
     def _as_told(self) -> Recognized | None:
         """Returns the type and rule that the `parse` setting gives; None if it is unset or does not suit such a column."""
-        rule, kind = self.config.parse, self.type
+        rule, kind = self.config.parse, self.storable_type
         if rule is None:
             return None
         if rule.as_ == "text":
@@ -244,8 +244,8 @@ class _ColumnSample:
                 decimal=decimal,
             )
             if config.type:  # says the type, and values are no dates by themselves
-                note = found.note if found.parse is not None or self.type == "bytes" else None
-                kind = found.type if found.parse is not None and found.parse.temporal else self.type
+                note = found.note if found.parse is not None or self.storable_type == "bytes" else None
+                kind = found.type if found.parse is not None and found.parse.temporal else self.storable_type
                 found = Recognized(kind if found.type else None, found.parse, note, found.doubt)
         if found.note is not None:
             self._say(found.note, doubt=found.doubt)
@@ -257,12 +257,12 @@ class _ColumnSample:
         element = value_type(self.values.type)
         return not self.shape and not keeps_text and (is_text(element) or pa.types.is_string_view(element))
 
-    def _in_full(self, parse: Parse | None) -> tuple[StoredType, Parse | None, pa.ChunkedArray]:
-        """Returns the type, parse rule and values with which a column of real numbers is stored.
+    def _stored_reals(self, parse: Parse | None) -> tuple[StoredType, Parse | None, pa.ChunkedArray]:
+        """Returns the stored type, the parse rule and the values of a column of real numbers.
 
-        The type is float32 if that keeps distinct values apart. If not, doubles and decimals that are mostly integers become
-        int64, keys stay text, and other columns become float32 all the same. Each case gives a note, the last one only if much is
-        lost."""
+        The type is float32 if distinct values stay distinct in it. If not, a column of mostly whole numbers is stored as int64,
+        and a key as text. Any other column is stored as float32 all the same. Each of these cases adds a note, the last one only
+        if much is lost."""
         name, values = self.name, self.values
         loss = float32_loss(values, Column(name=name, type="float32", nullable=True, parse=parse))
         if loss is None:

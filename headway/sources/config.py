@@ -203,7 +203,7 @@ class CsvConfig(Frozen):
 
 
 class ImagesConfig(Frozen):
-    """The source of the labels of a folder of images: the images' folders, or a table."""
+    """Where the labels of a folder of images are: in the names of the folders, or in a table."""
 
     table: str | None = Field(
         default=None,

@@ -17,7 +17,7 @@ or zstd, the one file of a zip archive, UTF-16 (known by its byte order mark or 
 
 In CSV a quote opens a value only as the value's first character. The quote that closes it stands before a delimiter or a
 line end, perhaps with blanks in between. In a value that does not begin with a quote, a quote is an ordinary character. A
-line is broken if a quote opens a value and does not close it properly. Only this line is rejected.
+line is broken if a quote opens a value and does not close it properly. Only this line is rejected; the next one begins a record.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def _for_others(texts: pa.Array, misfits: pa.Array) -> bool:
 
 
 def note_several_values(sample: Sample, columns: Mapping[str, Mapping[int, int]]) -> Sample:
-    """Returns the sample with a clause in `Sample.several` for each of `columns`, {name: {number of values: number of rows}}."""
+    """Returns the sample with a text on each column with rows of several values. `columns`: {name: {values in a row: rows}}."""
     several_of = {}
     for name, counts in columns.items():
         if several := [values for values in counts if values > 1]:

@@ -63,17 +63,15 @@ SMALL = SketchSize(200, 256, 0.025, 512)
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The limits of one numeric column: how many distinct values it counts, and the size of its sketches. They depend on the
-    number of columns only. So the order of rows does not change them."""
+class NumberLimits:
+    """How many distinct values a numeric column counts at most, and its sketches' size. The order of rows changes neither."""
 
     distinct: int = MAX_DISTINCT
     sketch: SketchSize = USUAL
 
     @classmethod
     def of(cls, columns: int) -> Self:
-        """Returns the limits of each column in a table of `columns` numeric columns. All columns together count about 2 Mi
-        distinct values. Beyond 512 columns the sketches are small."""
+        """Returns the limits of each of `columns` columns: about 2 Mi distinct values in all, and small sketches beyond 512."""
         distinct = min(MAX_DISTINCT, max(_LEAST_DISTINCT, MAX_ALL // max(columns, 1)))
         return cls(distinct, SMALL if columns > _MOST_USUAL else USUAL)
 
@@ -92,13 +90,13 @@ class ColumnStatistics:
         type: StoredType,
         shape: Shape = (),
         *,
-        limits: Limits | None = None,
+        limits: NumberLimits | None = None,
         budget: Budget | None = None,
     ):
         self.name, self.type, self.shape = name, type, shape
         self.temporal: Temporal | None = None
         """The unit of dates and times, such as days since 1970-01-01, for messages about the column. It is not saved."""
-        self.limits = limits or Limits()
+        self.limits = limits or NumberLimits()
         self.elements = self.empty = self.null_elements = 0
         self.shortest_list: int | None = None
         self.longest_list: int | None = None
@@ -322,7 +320,7 @@ class ColumnStatistics:
         return float(np.sqrt(self.m2 / self.finite)) if self.finite else 0.0
 
     @property
-    def mean_length(self) -> float:
+    def mean_bytes(self) -> float:
         """The mean number of bytes per string."""
         return self.bytes_total / self.values if self.values else 0.0
 
@@ -427,7 +425,9 @@ class ColumnStatistics:
         return value
 
     @classmethod
-    def from_json(cls, value: dict[str, Any], *, limits: Limits | None = None, budget: Budget | None = None) -> Self:
+    def from_json(
+        cls, value: dict[str, Any], *, limits: NumberLimits | None = None, budget: Budget | None = None
+    ) -> Self:
         column = cls(value["name"], value["type"], tuple(value.get("shape", ())), limits=limits, budget=budget)
         if column.shape:
             column.elements, column.empty = value["elements"], value["empty"]

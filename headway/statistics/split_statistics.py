@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from headway.errors import DataError
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import LABEL, Column
-from headway.statistics.column_statistics import ColumnStatistics, Limits
+from headway.statistics.column_statistics import ColumnStatistics, NumberLimits
 from headway.statistics.counts import BLOCK, Budget, Run, compacted
 from headway.statistics.row_sample import FILE as SAMPLE_NAME
 from headway.statistics.row_sample import FILE_BY_LABEL as LABEL_SAMPLE_NAME
@@ -186,10 +186,10 @@ def _unpickled(files: dict[str, bytes], temporal: dict[str, Temporal]) -> SplitS
     return statistics
 
 
-def _shares(types: Sequence[str], spill: Path | None) -> tuple[Limits, Budget]:
-    """Returns the limits of each numeric column, and the memory budget that all text columns share."""
+def _shares(types: Sequence[str], spill: Path | None) -> tuple[NumberLimits, Budget]:
+    """Returns how many distinct values each numeric column may count, and the memory that all text columns share."""
     texts = sum(kind == "bytes" for kind in types)
-    return Limits.of(len(types) - texts), Budget(spill, columns=texts)
+    return NumberLimits.of(len(types) - texts), Budget(spill, columns=texts)
 
 
 def _counts(index: int, column: ColumnStatistics) -> Iterator[pa.RecordBatch]:
@@ -283,7 +283,7 @@ def _summary(column: ColumnStatistics, top: int) -> dict[str, Any]:
         row |= {"shortest_list": column.shortest_list, "longest_list": column.longest_list}
         row["mean_list"] = column.elements / column.present if column.present else None
     if column.type == "bytes":
-        row |= {"shortest": column.shortest, "longest": column.longest, "mean_length": column.mean_length}
+        row |= {"shortest": column.shortest, "longest": column.longest, "mean_length": column.mean_bytes}
     else:
         quantiles = column.quantile([0.25, 0.5, 0.75]).tolist() if column.finite else [None] * 3
         row |= {

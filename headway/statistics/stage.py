@@ -90,7 +90,7 @@ def _common(common: Any, column: ColumnStatistics) -> None:
 def _text(stats: Any, column: ColumnStatistics) -> None:
     _common(stats.common_stats, column)
     stats.unique = column.distinct
-    stats.avg_length = column.mean_length
+    stats.avg_length = column.mean_bytes
     for rank, (value, count) in enumerate(column.top(_TOP) if column.complete else ()):
         text = value.decode("utf-8", "backslashreplace")
         stats.top_values.add(value=text, frequency=count)

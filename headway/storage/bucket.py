@@ -55,8 +55,8 @@ class Bucket:
         self._listings: dict[str, tuple[float, dict[str, ObjectInfo]]] = {}
         self._clock = CorrectedClock(self._ask_time)
 
-    def name(self, key: str) -> str:
-        """Returns the full name of an object, for messages."""
+    def address(self, key: str) -> str:
+        """Returns the URL of an object."""
         return f"{self.url}/{key}"
 
     def check(self) -> None:
@@ -153,7 +153,7 @@ class Bucket:
         found = self.seen(key)
         return "is gone" if found is None else found.bytes
 
-    def exists(self, folder: str) -> bool:
+    def has_output(self, folder: str) -> bool:
         return self.seen(f"{folder}/{manifest.NAME}") is not None
 
     def is_published(self, key: str) -> bool:
@@ -162,7 +162,7 @@ class Bucket:
     def freed(self, key: str) -> int:
         return sum(found.bytes for found in self._below(key).values())
 
-    def changed(self, key: str) -> float:
+    def last_write_in(self, key: str) -> float:
         return max((found.changed / 1e9 for found in self._below(key).values()), default=0.0) or self.time()
 
     def _below(self, key: str) -> dict[str, ObjectInfo]:
@@ -202,7 +202,7 @@ class Bucket:
 
     def _no_bucket(self, key: str) -> StoreError:
         fix = "create it; Headway never does"
-        return StoreError(f"there is no bucket {self.url.split('/')[2]!r}", where=self.name(key), fix=fix)
+        return StoreError(f"there is no bucket {self.url.split('/')[2]!r}", where=self.address(key), fix=fix)
 
     @functools.cached_property
     def _client(self) -> Any:
@@ -225,7 +225,7 @@ class Bucket:
                     problem = "changed on the disk before it was in the bucket"
                     raise StoreError(problem, where=str(path), fix="run again")
 
-        files, name = resolve(self.name(key))
+        files, name = resolve(self.address(key))
         try:
             self._call(key, action)
         except FileNotFoundError as error:
@@ -242,12 +242,12 @@ class Bucket:
 
         fix = "delete it: headway run makes it again"
         if (found := self.copy(key, path)) is None:
-            raise StoreError("is gone", where=self.name(key), fix="headway run makes it again")
+            raise StoreError("is gone", where=self.address(key), fix="headway run makes it again")
         if found[0] != bytes:
-            raise StoreError(f"has {found[0]} bytes instead of {bytes}", where=self.name(key), fix=fix)
+            raise StoreError(f"has {found[0]} bytes instead of {bytes}", where=self.address(key), fix=fix)
         if found[1] != crc32c:
             problem = f"has crc32c {found[1]} instead of {crc32c}: its bytes changed"
-            raise StoreError(problem, where=self.name(key), fix=fix)
+            raise StoreError(problem, where=self.address(key), fix=fix)
 
     def copy(self, key: str, path: Path) -> tuple[int, str] | None:
         """Download an object to a file, block by block, and return its size in bytes and its crc32c. When there is no such
@@ -257,7 +257,7 @@ class Bucket:
             StoreError: the key has a part such as "..", which would lead out of a folder; or the download failed.
         """
         if not manifest.is_inside(key):
-            raise StoreError("the name of this object leads out of the store", where=self.name(key), fix="delete it")
+            raise StoreError("the name of this object leads out of the store", where=self.address(key), fix="delete it")
 
         def action(client: Any) -> tuple[int, str]:
             with path.open("wb") as out:
@@ -274,11 +274,11 @@ class Bucket:
         Raises:
             StoreError: the object `key` is gone, or the bucket refuses the copy.
         """
-        files, name = resolve(self.name(key))
+        files, name = resolve(self.address(key))
         try:
-            self._call(key, lambda client: files.copy_file(name, resolve(self.name(other))[1]))
+            self._call(key, lambda client: files.copy_file(name, resolve(self.address(other))[1]))
         except FileNotFoundError:
-            raise StoreError("is gone", where=self.name(key), fix="run again") from None
+            raise StoreError("is gone", where=self.address(key), fix="run again") from None
 
     def move(self, key: str, other: str) -> None:
         """Rename the object `key` to `other`: copy it, then delete the old one."""
@@ -332,7 +332,7 @@ class Bucket:
         for entry in made.files:
             stored = listing.get(f"{base}/{entry.path}")
             if stored is None or stored.bytes != entry.bytes:
-                name = self.name(f"{base}/{entry.path}")
+                name = self.address(f"{base}/{entry.path}")
                 raise StoreError("the uploaded object is missing or has the wrong size", where=name, fix="run again")
         data = (json.dumps({"attempt": attempt, **made.model_dump(mode="json")}, indent=1) + "\n").encode()
         tag = self.create(commit, data)
@@ -392,7 +392,7 @@ class Bucket:
                 problem = repr(str(error).partition("\n\nDebug")[0])[1:-1]
             else:
                 problem, fix = refusal_or_fault(self.url, error)
-            raise StoreError(problem, where=self.name(key), fix=fix) from None
+            raise StoreError(problem, where=self.address(key), fix=fix) from None
 
 
 def _read(client: Any, key: str, write: Callable[[bytes], object] = lambda block: None) -> tuple[int, str]:

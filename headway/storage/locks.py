@@ -63,7 +63,7 @@ class Lock:
         once: bool = False,
         on_taken: Callable[[], None] = lambda: None,
     ):
-        self.objects, self.key, self.path = objects, key, objects.name(key)
+        self.objects, self.key, self.path = objects, key, objects.address(key)
         self._lease, self._facts, self._once, self._on_taken = lease_seconds, facts or {}, once, on_taken
         self._token = uuid.uuid4().hex
         self._since, self._tag, self._ends = "", "", 0.0

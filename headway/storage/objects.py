@@ -113,8 +113,8 @@ class Folder:
     def check(self) -> None:
         """Do nothing: only a bucket has to be checked (`Bucket.check`)."""
 
-    def name(self, key: str) -> str:
-        """Returns the full name of an object, for messages."""
+    def address(self, key: str) -> str:
+        """Returns the path of an object on the disk, for messages."""
         return str(self.root / key)
 
     def read(self, key: str) -> bytes | None:
@@ -128,7 +128,7 @@ class Folder:
 
     def _unreadable(self, key: str, error: OSError) -> StoreError:
         fix = "let this user read it" if isinstance(error, PermissionError) else "check the disk"
-        return StoreError(f"{manifests.UNREADABLE}: {error.strerror}", where=self.name(key), fix=fix)
+        return StoreError(f"{manifests.UNREADABLE}: {error.strerror}", where=self.address(key), fix=fix)
 
     def seen(self, key: str) -> ObjectInfo | None:
         """Returns an object's size and time of change; None if there is no such object. A bucket's answer may be seconds old."""
@@ -148,7 +148,7 @@ class Folder:
         folder = self.root / prefix
         return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
-    def exists(self, folder: str) -> bool:
+    def has_output(self, folder: str) -> bool:
         """Returns whether an output exists: on a disk, its folder; in a bucket, its manifest."""
         return (self.root / folder).exists()
 
@@ -165,8 +165,8 @@ class Folder:
         # a hard link to a version frees nothing
         return sum(about.st_size for about in self._known(key) if stat.S_ISREG(about.st_mode) and about.st_nlink == 1)
 
-    def changed(self, key: str) -> float:
-        """Returns the time of the last write in a folder, in seconds since 1970; the present time when the folder is gone."""
+    def last_write_in(self, key: str) -> float:
+        """Returns when an object or a folder was last written to, in seconds since 1970; the present time if it is gone."""
         return max((about.st_mtime for about in self._known(key)), default=0.0) or self.time()
 
     def _known(self, key: str) -> Iterator[os.stat_result]:

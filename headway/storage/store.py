@@ -141,7 +141,7 @@ class Store:
     def _look(self, folder: Path, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
         manifest = self.manifest(folder)
         if manifest is None:
-            return None, "its manifest is gone or damaged" if self.objects.exists(self._key(folder)) else None
+            return None, "its manifest is gone or damaged" if self.objects.has_output(self._key(folder)) else None
         if (manifest.stage, manifest.fingerprint) != (stage, fingerprint):
             return None, f"its manifest is that of {manifest.stage}/{manifest.fingerprint}"
         problem = self.sizes_problem(folder, manifest)
@@ -160,7 +160,7 @@ class Store:
             return None
         cached = self._read.get(key)
         if cached is None or cached[0] != found:
-            manifest, attempt = manifests.manifest_and_attempt(self.objects.read(key) or b"", self.objects.name(key))
+            manifest, attempt = manifests.manifest_and_attempt(self.objects.read(key) or b"", self.objects.address(key))
             if manifest is None or (self.objects.remote and attempt is None):
                 cached = self._read[key] = (found, None)
             else:
@@ -188,7 +188,7 @@ class Store:
             return None
         folder = self.root.joinpath(*path.relative_to(self.root).parts[:3])
         inside = "" if path == folder else f"/{path.relative_to(folder).as_posix()}"
-        return self.objects.name(self._files(folder) + inside)
+        return self.objects.address(self._files(folder) + inside)
 
     def shown(self, path: Path) -> str:
         """Returns the name by which people know a file or a folder: its address in the bucket, or its path on the disk."""
@@ -253,7 +253,7 @@ class Store:
         """
 
         def good(key: str) -> bool:
-            raise StoreError("another process made it meanwhile", where=self.objects.name(key), fix="run again")
+            raise StoreError("another process made it meanwhile", where=self.objects.address(key), fix="run again")
 
         self._publish(temporary, target, good)
 
@@ -287,10 +287,10 @@ class Store:
         """Returns the number of bytes that removing a file or a folder would free."""
         return self.objects.freed(self._key(path))
 
-    def changed(self, folder: Path) -> float:
+    def last_write_in(self, folder: Path) -> float:
         """Returns the time of the last write in a folder, in seconds since 1970; the present time when the folder is
         gone."""
-        return self.objects.changed(self._key(folder))
+        return self.objects.last_write_in(self._key(folder))
 
     def discard(self, path: Path) -> None:
         """Remove a file or a folder, also in the bucket. If interrupted, it leaves nothing that looks like a damaged output."""
@@ -461,7 +461,7 @@ class Staging:
         """The address of a new folder in the bucket, to which workers on any machine upload files; None for a store on a disk."""
         if isinstance(self._store.objects, Bucket):
             self._attempt = self._attempt or new_attempt()
-            return self._store.objects.name(self._folder)
+            return self._store.objects.address(self._folder)
         return None
 
     @property
@@ -557,7 +557,7 @@ class WorkingCopy:
         at or below `paths` (None: of all files), and the whole manifest. Raises StoreError if there is no manifest."""
         placed = self._placed(folder)
         if placed is None:
-            where = self.bucket.name(self._key(folder))
+            where = self.bucket.address(self._key(folder))
             raise StoreError("is gone", where=where, fix="headway run makes it again")
         manifest, key = placed
         entries = [e for e in manifest.files if paths is None or any(f"{e.path}/".startswith(f"{n}/") for n in paths)]

@@ -156,10 +156,10 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def cell_bytes(array: pa.Array, extra: int = 0) -> int | NDArray[np.int64]:
-    """Returns the number of bytes of each value, 0 for a null; a single number if all values have the same size.
+    """Returns the bytes of each value, plus `extra` bytes where sizes vary; a single number if all values have the same size.
 
     Args:
-        extra: bytes to add to each value of varying size, and to each list.
+        extra: bytes to add to each value of varying size, whose own bytes are 0 if it is null, and to each list.
     """
     kind = array.type
     if has_bytes(kind):

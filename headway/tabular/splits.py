@@ -326,18 +326,18 @@ def gathered(hashes: NDArray[np.uint64], indices: pa.Array) -> NDArray[np.uint64
     return table[pc.fill_null(indices.cast(pa.int64()), len(hashes)).to_numpy(zero_copy_only=False)]
 
 
-Part = tuple[str, str]
+SpanSplit = tuple[str, str]
 """A part of a window: the name of a span, and the name of a split that ingest wrote of this span."""
 
 
-def window_splits(config: SplitConfig, spans: Sequence[str]) -> dict[str, list[Part]]:
+def window_splits(config: SplitConfig, spans: Sequence[str]) -> dict[str, list[SpanSplit]]:
     """Returns by split (train, eval and test) its parts of the window, each as (span, split that ingest wrote).
 
     Raises:
         ConfigError: mode time, and a window with too few spans to leave one for train.
     """
     if config.mode != "time":
-        parts: dict[str, list[Part]] = {name: [(span, name) for span in spans] for name in SPLITS}
+        parts: dict[str, list[SpanSplit]] = {name: [(span, name) for span in spans] for name in SPLITS}
         by_hash = config.mode == "hash" and config.test == 0.0
         by_value = config.values is not None and "test" not in config.values.values()
         if by_hash or by_value or (config.eval_from and config.test_from is None):

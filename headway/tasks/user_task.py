@@ -28,7 +28,7 @@ from headway.metrics.user_metric import UserMetric
 from headway.tasks.base import ROUNDING, LabelFacts, Output, Task
 from headway.tasks.table import register
 from headway.user_code.files import digest
-from headway.user_code.loading import load_object
+from headway.user_code.loading import load_instance
 
 OWN_OUTPUT = "prediction"
 """The name of the exported model's output that holds the prediction of a user's task."""
@@ -104,6 +104,6 @@ def load_task(name: str, file: Path) -> UserTask:
     """
     key = (name, str(file.absolute()), digest(file) if file.is_file() else "")
     if key not in _LOADED:
-        _LOADED[key] = UserTask(name, load_object(file, name.partition(":")[2]), file)
+        _LOADED[key] = UserTask(name, load_instance(file, name.partition(":")[2]), file)
     register(_LOADED[key])
     return _LOADED[key]

@@ -41,7 +41,7 @@ def load_function(file: Path, name: str) -> Callable[..., Any]:
     return function
 
 
-def load_object(file: Path, name: str) -> Any:
+def load_instance(file: Path, name: str) -> Any:
     """Loads the object `name` of the Python file. For a class, returns an instance made without arguments. ConfigError when the
     object is missing, or when the file or the class does not run."""
     module = _load(file)

@@ -105,7 +105,7 @@ def is_class(task: str, label: ColumnStatistics) -> bool:
 
 
 def label_kind(task: str, label: ColumnStatistics) -> str:
-    """Returns binary, multiclass, or regression for any number. The task decides or, with auto, the label's statistics."""
+    """Returns "binary", "multiclass", or else "regression". The task decides or, if it is auto, the label's statistics."""
     if (known := _known(task)) is not None and known.has_classes:
         return "multiclass" if known.per_class else "binary"
     if not is_class(task, label):

@@ -8,10 +8,10 @@ a line in each of its quantile ranges. Other values, and numbers of few values, 
 value is a value too, and whether there is one is also tried. So a column of unique values predicts nothing. The figure is the
 AUC; for several classes the mean AUC of up to five against the others; for a number R2 of values or ranks.
 
-A strong feature need not be a leak. Only a column is reported that is nearer to certain than features are. With `LEAKAGE`, that
-is one pair of rows in a thousand in the wrong order. Labels are seldom that exact: in ten much used test sets at least 3.3% were
-wrong on average (Northcutt, Athalye and Mueller, "Pervasive label errors in test sets", 2021). What does not come from the label
-does not repeat these errors. Driverless AI drops a feature at the same AUC or R2.
+A strong feature need not be a leak. So a column is reported only if it predicts the label almost without error: with `LEAKAGE`,
+one pair of rows in a thousand may be in the wrong order. Labels themselves have more errors: in ten much used test sets at least
+3.3% were wrong on average (Northcutt, Athalye and Mueller, "Pervasive label errors in test sets", 2021). An honest feature does
+not repeat these errors, and a leak does. Driverless AI drops a feature at the same AUC or R2.
 """
 
 import json

@@ -42,7 +42,7 @@ MOST_UNLABELLED = 0.1
 
 
 class SpanFacts(Frozen):
-    """Row counts of one span, from ingest."""
+    """What validation needs of one span: its row counts, and which ingest output they are from."""
 
     span: str
     read: int
@@ -56,7 +56,7 @@ class SpanFacts(Frozen):
         return [self.span, self.ingested]
 
 
-class ChampionFacts(Frozen):
+class ChampionStatistics(Frozen):
     """What validation needs of the champion, the version in use: its name and the statistics of its training data."""
 
     name: str
@@ -79,7 +79,7 @@ class ValidateRequest(Stage[Validated]):
     task: Annotated[TaskOrAuto, Key(always=True)] = "auto"
     columns: Annotated[tuple[Column, ...], Key("features", always=True)] = ()
     """The features as they are stored. Serving rows are read in these types."""
-    champion: Annotated[ChampionFacts | None, Key(always=True)] = None
+    champion: Annotated[ChampionStatistics | None, Key(always=True)] = None
     split: Annotated[SplitConfig | None, Key(of=lambda split: split and split.at_ingest(), always=True)] = None
     """How rows were split. None: the splits are not compared with each other."""
     unread: Annotated[tuple[str, ...], Key()] = ()

@@ -353,10 +353,10 @@ def _numbers_things(column: _Column) -> bool:
 def _alike(
     codes: Codes, constant: Sequence[_Column], others: Sequence[_Column], targets: Sequence[Floats]
 ) -> float | None:
-    """Returns the correlation of the label within a unit, after what the columns explain is subtracted from the label. None: it
-    may be chance.
+    """Returns the correlation between labels of one unit (a patient, a machine), beyond what the columns explain. None: it may be
+    chance.
 
-    Little of the label's variance may remain, even a hundredth. So the correlation is multiplied by the share that remains.
+    It is the correlation of the residuals, times the residuals' share of the label's variance, which may be a hundredth.
     """
     best: float | None = None
     for target in targets:

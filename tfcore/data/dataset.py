@@ -45,7 +45,7 @@ from tfcore.data.reader import (
     Labeler,
     Reader,
     Resample,
-    Resampling,
+    ResampleInGraph,
     Shards,
     kept_rows,
     map_records,
@@ -171,7 +171,7 @@ class Inputs:
 
 
 class EpochStart(NamedTuple):
-    """Where to begin to read an epoch, as int64 scalars (see `Start`). All are 0, except in the epoch a training begins in."""
+    """What an epoch skips at its start, as int64 scalars (see `Start`). All are 0, except in the epoch a training begins in."""
 
     skip: tf.Tensor
     drop: tf.Tensor
@@ -261,10 +261,10 @@ Selection = Callable[[Batch, tf.Tensor, tf.Tensor, tf.Tensor], Batch]
 
 
 def selection_of(plan: RowPlan) -> Selection | None:
-    """Returns a function from (rows, shard, number, epoch) to the rows that take part; None if all do. Call it outside of any
-    graph: a graph would hold a copy of the holdout's bits, one for each row."""
+    """Returns a function: (rows of a record, its shard's index, its number in the shard, epoch) -> the rows that take part. None
+    if all do. Call `selection_of` outside of any graph: a graph would hold a copy of the holdout's bits, one for each row."""
     if plan.resample is not None:
-        return Resampling(plan.resample, plan.shards, plan.holdout)
+        return ResampleInGraph(plan.resample, plan.shards, plan.holdout)
     if plan.holdout is None:
         return None
     kept = HoldoutRows(plan.holdout, plan.shards)
@@ -408,7 +408,7 @@ class RowCache:
     def windows(
         self, epoch: tf.Tensor, first: tf.Tensor, bounds: tf.Tensor | None = None, *, places: bool = True
     ) -> tf.data.Dataset:
-        """Returns a dataset of an epoch's windows, from window `first` (int64) on; each element is one window.
+        """Returns a dataset: for each window of an epoch from window `first` (int64) on, its rows or their positions in memory.
 
         Args:
             bounds: the first row of each window, and the end; int64 [windows + 1]. None: windows of the plan's size.

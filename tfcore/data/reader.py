@@ -214,7 +214,7 @@ class Resample:
         self._rates = np.asarray(rates, np.float64)
 
     def copies(self, shard: int, epoch: int) -> NDArray[np.int64]:
-        """Returns how often each row of a shard occurs in an epoch; int64 [rows]. `Resampling` does the same in the graph."""
+        """Returns how often each row of a shard occurs in an epoch; int64 [rows]. `ResampleInGraph` computes the same."""
         classes = self._classes[shard]
         place = mix64(np.arange(len(classes), dtype=U64), shard + 1)
         drawn = mix64(place ^ U64(epoch), self.seed) >> U64(64 - _BITS)
@@ -245,8 +245,8 @@ class Resample:
         return round(total)
 
 
-class Resampling:
-    """Applies a `Resample` and a holdout in a TensorFlow graph."""
+class ResampleInGraph:
+    """Applies a `Resample` and a holdout to the rows of a record, in a TensorFlow graph."""
 
     def __init__(self, resample: Resample, shards: Shards, holdout: Holdout | None):
         self._resample = resample

@@ -191,7 +191,7 @@ class PythonOp:
     def _differentiable(
         self, arguments: Any, flat: list[tf.Tensor], results: list[tf.Tensor], floating: list[int]
     ) -> list[tf.Tensor]:
-        """Returns `results` with this op's own gradient in place of TensorFlow's. `floating`: indices of the floating leaves."""
+        """Returns `results` with this op's own gradient. `floating`: which of `flat`, the leaves of `arguments`, are floats."""
 
         @tf.custom_gradient
         def attached(*flat: tf.Tensor) -> Any:
@@ -319,7 +319,7 @@ class PythonOpError(HeadwayError):
 
 
 class NoGradientError(PythonOpError):
-    """The error of a gradient that is needed of a Python op and that the op does not have."""
+    """Raised when the gradient of a Python op is needed, but the op has none."""
 
 
 class Failures:

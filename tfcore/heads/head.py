@@ -95,7 +95,7 @@ class Head:
         return None
 
 
-def label_scale(label: Any) -> tuple[float, float]:
+def label_std_and_mean(label: Any) -> tuple[float, float]:
     """Returns the label's standard deviation and mean in the train split; (1, 0) if they are unknown or not finite."""
     std, mean = getattr(label, "std", None), getattr(label, "mean", None)
     if std is None or mean is None or not math.isfinite(std) or not math.isfinite(mean) or std <= 0:
@@ -225,7 +225,7 @@ class RegressionHead(Head):
         return tf.square(outputs[:, 0] - tf.cast(batch["label"], tf.float32))
 
     def scale_and_centre(self, label: Any) -> tuple[float, float]:
-        return label_scale(label)
+        return label_std_and_mean(label)
 
 
 class CountHead(Head):
@@ -271,13 +271,13 @@ class QuantilesHead(Head):
         return {"quantiles": quantiles, "prediction": quantiles[:, self._middle]}
 
     def scale_and_centre(self, label: Any) -> tuple[float, float]:
-        return label_scale(label)
+        return label_std_and_mean(label)
 
     def initial_bias(self, label: Any) -> NDArray[np.float32] | None:
         values = getattr(label, "quantiles", None)
         if not values:
             return None
-        scale, centre = label_scale(label)
+        scale, centre = label_std_and_mean(label)
         return ((np.asarray(values, np.float64) - centre) / scale).astype(np.float32)
 
 

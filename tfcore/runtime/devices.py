@@ -61,11 +61,11 @@ def _threads_there_are() -> int:
 
 
 @contextlib.contextmanager
-def relaxed_numerics(*, tf32: bool, deterministic: bool) -> Iterator[None]:
-    """Within the block, relax TensorFlow's settings; restore them after it. With `tf32` a GPU may round the factors of float32
-    products to 10 bits. Without `deterministic` ops need not give the same bits each time."""
+def relaxed_numerics(*, allow_tf32: bool, keep_deterministic: bool) -> Iterator[None]:
+    """Within the block, TensorFlow may be less exact, never more. With `allow_tf32` a GPU may round factors of float32 products
+    to 10 bits. Without `keep_deterministic` ops need not give the same bits each time. Restores the settings after the block."""
     before = numerics()
-    with using_numerics((before[0] or tf32, before[1] and deterministic)):
+    with using_numerics((before[0] or allow_tf32, before[1] and keep_deterministic)):
         yield
 
 

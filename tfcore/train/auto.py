@@ -178,7 +178,7 @@ def settings_text(training: TrainingConfig, model: ModelConfig) -> str:
         said = f"{rate.name} learning rate"
         if rate.name == COSINE:
             after = f" after {counted(rate.warmup_steps, 'step')} of warm-up" if rate.warmup_steps else ""
-            after += f", twice, from step {rate.restart:,} on again" if rate.restart else ""
+            after += f", twice, from step {rate.restart_step:,} on again" if rate.restart_step else ""
             warm = f" {rate.initial:g}{after}"
     early = training.early_stopping
     stop = (

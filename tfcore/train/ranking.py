@@ -278,7 +278,7 @@ def _pair_sums(
     @tf.custom_gradient
     def summed(score: tf.Tensor) -> Any:
         # so that no tape keeps what the loop computes
-        loss, slope, pairs = _over_distances(given | {"score": tf.stop_gradient(score)}, group, largest)
+        loss, slope, pairs = _sums_over_pairs(given | {"score": tf.stop_gradient(score)}, group, largest)
 
         def gradient(loss: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
             return tf.gather(loss, group) * _once(slope, score)
@@ -289,10 +289,10 @@ def _pair_sums(
     return summed(columns["score"])
 
 
-def _over_distances(
+def _sums_over_pairs(
     columns: dict[str, tf.Tensor], group: tf.Tensor, largest: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns sums over each row's pairs: loss and pair weight (each pair at its first row only), slope by score."""
+    """Returns for each row the loss of the pairs that it begins, the loss's derivative by its score, and these pairs' weight."""
     places = tf.range(tf.shape(group)[0])
 
     def add(distance: tf.Tensor, loss: tf.Tensor, slope: tf.Tensor, pairs: tf.Tensor) -> tuple[tf.Tensor, ...]:

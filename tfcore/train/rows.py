@@ -571,7 +571,7 @@ class TrainingData:
                 jit=self._compiled,
                 count=None if total is None else -(-(total - step) // stack),
             )
-            return self._seen(with_data_errors(self._placed(dataset), shards), stack * batch)
+            return self._seen(with_data_errors(self._for_this_process(dataset), shards), stack * batch)
 
         return begin
 
@@ -594,8 +594,8 @@ class TrainingData:
         return 0 if self.images is None else self.images.refused
 
     @tf.autograph.experimental.do_not_convert  # as in `tfcore.data.dataset`
-    def _placed(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Returns the stacks of this process: a worker's slice of each batch; on a GPU they are prefetched."""
+    def _for_this_process(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """Returns the dataset for this process: with several workers a slice of each batch, else whole, prefetched to a GPU."""
         where = self._placement
         if (workers := where.workers) > 1:
             share = slice_of(where.worker, workers)

@@ -98,8 +98,8 @@ class Schedule(Frozen):
         if self.name == COSINE:
             if type(self.warmup_steps) is not int or self.warmup_steps < 0:
                 raise ValueError(f"settings.warmup_steps: {self.warmup_steps} is not a number of steps")
-            if type(self.restart) is not int or self.restart < 0:
-                raise ValueError(f"settings.restart: {self.restart} is not a step")
+            if type(self.restart_step) is not int or self.restart_step < 0:
+                raise ValueError(f"settings.restart: {self.restart_step} is not a step")
             if type(self.initial) not in (int, float):
                 raise ValueError(f"settings.initial: {self.initial} is not a number")
         return self
@@ -115,7 +115,7 @@ class Schedule(Frozen):
         return self.settings.get("warmup_steps", 0)
 
     @property
-    def restart(self) -> Any:
+    def restart_step(self) -> Any:
         """The step at which the schedule `cosine`, fallen to 0, begins a second time; 0: it does not."""
         return self.settings.get("restart", 0)
 
@@ -136,7 +136,7 @@ def cosine(schedule: Schedule, first: int, count: int, total: int) -> NDArray[np
 
     A warm-up rises from near zero, then half a cosine falls to 0. With a restart before the end both happen twice. The
     values are computed in float64."""
-    warmup, restart = schedule.warmup_steps, schedule.restart if schedule.restart < total else 0
+    warmup, restart = schedule.warmup_steps, schedule.restart_step if schedule.restart_step < total else 0
     step = np.arange(first, first + count, dtype=np.float64)
     again = step >= restart
     length = np.where(again, total - restart, restart)

@@ -303,7 +303,7 @@ class TrainingSession:
         try:
             with (
                 self.placement.device_scope(),
-                relaxed_numerics(tf32=config.precision == "tf32", deterministic=config.deterministic),
+                relaxed_numerics(allow_tf32=config.precision == "tf32", keep_deterministic=config.deterministic),
             ):
                 self._train()
         finally:

@@ -47,7 +47,7 @@ def warm_start(model: keras.Model, request: TrainRequest, parent: WarmStart) -> 
         problem = f"version {parent.version} was trained for a {before} label, and this one is {task}"
         raise ConfigError(problem, where=WHERE, fix="leave it out, or name a version of this task")
     stored, variables = _stored(parent.trained.file), [v for v in model.variables if v.value.dtype.is_floating]
-    own, same = request.model.user_defined or parent.model.user_defined, _seen(request) == _seen(parent)
+    own, same = request.model.user_defined or parent.model.user_defined, _must_match(request) == _must_match(parent)
     if own:  # Keras counts the layers that a model does not name: of one model the order is the same in every process
         found = [value for value in stored.values() if value.dtype.kind == "f"]
         same = same and _categories(request.transform) == _categories(parent.transform)
@@ -91,9 +91,9 @@ def _stored(trained: Path) -> dict[str, NDArray[Any]]:
         raise StoreError(problem, where=str(trained), fix=fix) from None
 
 
-def _seen(of: TrainRequest | WarmStart) -> tuple[Any, ...]:
-    """Returns what must be equal in two models for weights to fit: the input columns and the classes, both in order,
-    the item columns, and the factor of the linear part."""
+def _must_match(of: TrainRequest | WarmStart) -> tuple[Any, ...]:
+    """Returns what must be equal in two models before one takes the other's weights: input columns and classes, in order,
+    the columns of the item tower, and the factor that scales the output of an ensemble's linear part."""
     layout = of.transform
     names = ([entry.name for entry in entries] for entries in (layout.categorical, layout.lists))
     seen = ([*layout.inputs()], [*layout.numeric], *names)  # images are inputs of their own

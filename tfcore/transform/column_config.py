@@ -79,14 +79,11 @@ def is_stored(column: Column) -> bool:
 
 
 def check_columns(read: Sequence[Column], *, where: str, notes: Sequence[Note], only_named: bool) -> None:
-    """Check that roles and columns go together, and that there is something to learn from.
+    """Raise ConfigError if two columns share a role that only one can have, a column does not fit its role, or none is a feature.
 
     Args:
         notes: why columns were left out; quoted in the error that no feature is left.
         only_named: whether the config takes only the columns that it names.
-
-    Raises:
-        ConfigError: they do not go together, or no column is a feature.
     """
     for role in ("weight", "group", "time"):
         named = [column.name for column in read if column.role == role]

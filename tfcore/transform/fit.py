@@ -2,7 +2,7 @@
 
     parameters = fit_parameters(columns, transforms, statistics, task="auto")
     parameters.numeric                # ("dep_delay", "dep_delay__missing", ...)
-    parameters.categorical            # (Category(name="carrier", size=17), ...)
+    parameters.categorical            # (IdInput(name="carrier", size=17), ...)
 
 Each row counts as one in the train statistics; only labels count by the rows' weights (`tfcore.heads.weighted_labels`). If all
 distinct values of a column were counted, fitted numbers are exact, also behind other operations: each distinct value goes through
@@ -380,13 +380,13 @@ _RANKS = ((np.arange(_QUANTILES) + 0.5) / _QUANTILES).tolist()
 
 
 class TrainSample:
-    """A column's finite train values as weighted points, to which fitted operations are applied one by one.
+    """A column's finite train values with their weights, to which fitted operations are applied one by one.
 
         sample = TrainSample(statistics)
         sample.apply(FittedOp(op="log"))
         sample.moments(), sample.quantile([0.5])
 
-    The points are all distinct values where these were counted, else 1,001 quantiles.
+    `values` are all distinct values, weighted by their counts, where these were counted; else 1,001 quantiles.
     """
 
     def __init__(self, stats: ColumnStatistics):
@@ -403,7 +403,7 @@ class TrainSample:
 
     @property
     def is_constant(self) -> bool:
-        """Whether all points are equal, or there are none."""
+        """Whether all values of the column are equal, or it has none."""
         return self.empty or bool(self.values.min() == self.values.max())
 
     def moments(self) -> tuple[float, float]:

@@ -445,7 +445,7 @@ the stages of a run share one, which is traced once."""
 def transform_of(
     parameters: TransformParameters, file: Path | None, *, tolerant: ImageDecoder | None = None
 ) -> Transform:
-    """Returns the transform of fitted parameters. If these have derived columns, it contains the user's function.
+    """Returns the transform of fitted parameters. It calls the user's function in `file` if they have derived columns.
 
     Args:
         file: the user's Python file with the function; None without derived columns.

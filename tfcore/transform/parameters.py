@@ -1,7 +1,7 @@
 """The parameters of a transform as plain JSON, and the layout of the model's inputs. Imports no TensorFlow.
 
     parameters.numeric                # ("dep_delay", "dep_delay__missing", ...)
-    parameters.categorical            # (Category(name="carrier", size=17), ...)
+    parameters.categorical            # (IdInput(name="carrier", size=17), ...)
     apply_numeric(op, values)         # one numeric operation, in NumPy
 
 `tfcore.transform.fit` fits them on train statistics; `tfcore.transform.layer` is the graph.
@@ -166,12 +166,12 @@ def size_of(last: FittedOp, column: Column) -> int | None:
     return size + column.nullable
 
 
-class Category(Frozen):
+class IdInput(Frozen):
     name: str
     size: int
 
 
-class ListCategory(Frozen):
+class IdListInput(Frozen):
     """A list of categories: `width` ids a row, each below `size`; -1 fills up a shorter list."""
 
     name: str
@@ -222,17 +222,17 @@ class TransformParameters(Frozen):
         return tuple(edges for fitted in self.fitted for edges in fitted.numeric_edges())
 
     @property
-    def categorical(self) -> tuple[Category, ...]:
-        """The categorical inputs with one id per row, in their order."""
+    def categorical(self) -> tuple[IdInput, ...]:
+        """The name and the number of ids of each categorical input with one id per row, in the inputs' order."""
         return tuple(
-            Category(name=f.column.name, size=f.size) for f in self.fitted if f.size is not None and f.width is None
+            IdInput(name=f.column.name, size=f.size) for f in self.fitted if f.size is not None and f.width is None
         )
 
     @property
-    def lists(self) -> tuple[ListCategory, ...]:
-        """The categorical inputs with several ids per row, in their order."""
+    def lists(self) -> tuple[IdListInput, ...]:
+        """The name, the number of ids and the ids per row of each categorical input of lists, in the inputs' order."""
         return tuple(
-            ListCategory(name=f.column.name, size=f.size, width=f.width)
+            IdListInput(name=f.column.name, size=f.size, width=f.width)
             for f in self.fitted
             if f.size is not None and f.width is not None
         )

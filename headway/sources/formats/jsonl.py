@@ -439,8 +439,8 @@ class Parser:
         )
 
     def parse(self, data: bytes, at: int, first: int) -> tuple[Chunk, int]:
-        """Parses lines; returns the chunk and the number of lines. `at`: the byte offset of `data` in the file; `first`: the
-        number within the range of the first row."""
+        """Parses lines; returns the chunk and the number of lines. `at`: the byte offset of `data` in the file; `first`: how many
+        rows of the range come before `data`."""
         lines = data.count(b"\n") + (not data.endswith(b"\n"))
         table = self._fast(data)
         if isinstance(table, pa.Table) and table.num_rows == lines:

@@ -48,7 +48,7 @@ def test_a_range_is_there_when_its_facts_are(place):
         (folder / "out" / "merged" / "a").write_text("m")
         place.move_to_output(folder / "out", entries(folder / "out"))
         assert not entries(folder / "out")
-    place.clear()
+    place.clear_ranges()
     assert set(place.objects.listing()) == {"part-3", "merged/a"}
     assert place.objects.read("part-3") == b"rows"
 
@@ -82,7 +82,7 @@ def test_a_job_forgets_how_an_earlier_one_ended_and_keeps_its_ranges(place):
     place.prepare("next")
     assert not place.is_started() and place.read_outcome("next") is None and place.facts(range_name(2, KEY)) == b"{}"
     assert place.belongs("next") and not place.belongs("mine")
-    place.clear()
+    place.clear_ranges()
     assert not place.belongs("next") and not place.objects.listing()
 
 
@@ -90,7 +90,7 @@ def test_a_worker_that_goes_on_after_the_driver_left_writes_nothing(tmp_path):
     place = open_place(tmp_path / "out")
     place.prepare("mine")
     with pytest.raises(StoreError, match="cannot be written"), as_store_errors(place.url), place.attempt() as folder:
-        place.clear()
+        place.clear_ranges()
         (folder / "note").write_text("late")
     for late in (place.mark_started, lambda: place.write_outcome("mine", b"{}")):
         with pytest.raises(FileNotFoundError):

@@ -10,7 +10,7 @@ import yaml
 from flows.config.pipeline import read_pipeline
 from flows.config.production import FLOWS, ScheduleConfig
 from flows.orchestration import flows
-from flows.orchestration.deploy import ENTRYPOINTS, automations, entries, lost_run_problems, queues_of
+from flows.orchestration.deploy import ENTRYPOINTS, automations, lost_run_problems, queues_of, yaml_entries
 from headway.errors import ConfigError
 
 PIPELINE = {"name": "churn", "source": {"format": "csv", "path": "data/{span}.csv"}, "label": "y"}
@@ -26,7 +26,7 @@ def loaded(tmp_path):
 
 
 def test_a_deployment_of_each_flow_is_named_after_the_pipeline(loaded, tmp_path):
-    found = entries(loaded(schedule={"retrain": "0 5 2 * *"}))
+    found = yaml_entries(loaded(schedule={"retrain": "0 5 2 * *"}))
     assert {entry["name"] for entry in found} == {"churn"}
     assert {entry["entrypoint"] for entry in found} == {ENTRYPOINTS[flow] for flow in FLOWS}
     for entry in found:
@@ -40,14 +40,14 @@ def test_a_deployment_of_each_flow_is_named_after_the_pipeline(loaded, tmp_path)
 
 
 def test_a_pipeline_with_queues_has_the_same_deployments(loaded):
-    assert entries(loaded(queues={"tensorflow": "gpu"})) == entries(loaded())
+    assert yaml_entries(loaded(queues={"tensorflow": "gpu"})) == yaml_entries(loaded())
     assert queues_of(loaded(queues={"tensorflow": "gpu"})) == ["data", "gpu"]
 
 
 def test_the_command_line_has_the_last_word_on_the_schedule(loaded):
     schedule = {"retrain": "0 5 2 * *", "monitor": "0 7 * * *", "timezone": "America/New_York"}
     retrain = ScheduleConfig(retrain="1 1 1 * *", timezone="Europe/Berlin")
-    found = entries(loaded(schedule=schedule), retrain=retrain)
+    found = yaml_entries(loaded(schedule=schedule), retrain=retrain)
     timings = {each["entrypoint"]: [(s["cron"], s["timezone"]) for s in each["schedules"]] for each in found}
     assert timings == {
         ENTRYPOINTS["retrain"]: [("1 1 1 * *", "Europe/Berlin")],
@@ -55,7 +55,7 @@ def test_the_command_line_has_the_last_word_on_the_schedule(loaded):
         ENTRYPOINTS["predict"]: [],
         ENTRYPOINTS["monitor"]: [("0 7 * * *", "America/New_York")],
     }
-    assert not any(each["schedules"] for each in entries(loaded(schedule="0 5 2 * *"), retrain=False))
+    assert not any(each["schedules"] for each in yaml_entries(loaded(schedule="0 5 2 * *"), retrain=False))
 
 
 @pytest.mark.parametrize("name", ENTRYPOINTS)
@@ -130,7 +130,7 @@ def test_it_is_said_when_nothing_watches(off, triggers, said):
 def test_flow_runs_say_every_thirty_seconds_that_they_live_and_a_secret_is_a_reference_that_the_worker_resolves(loaded):
     alive, secret = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}, "{{ prefect.blocks.secret.db-password }}"
     for secrets, env in (({}, alive), ({"DB_PASSWORD": "db-password"}, alive | {"DB_PASSWORD": secret})):
-        assert all(each["work_pool"]["job_variables"]["env"] == env for each in entries(loaded(secrets=secrets)))
+        assert all(each["work_pool"]["job_variables"]["env"] == env for each in yaml_entries(loaded(secrets=secrets)))
 
 
 def test_a_secret_that_stands_in_the_file_itself_is_refused_and_not_repeated(loaded):

@@ -30,7 +30,7 @@ from headway.storage.manifest import Counts
 from headway.storage.store import Store
 from headway.tabular import quarantine
 from headway.tasks.base import LabelFacts
-from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest, validate
+from headway.validation.stage import ChampionStatistics, SpanFacts, ValidateRequest, validate
 
 HOSTILE = "<script>alert('x')</script>"
 CLASSES = ("cat", "dog", HOSTILE)
@@ -229,7 +229,7 @@ def make_recorded(
                 splits=("train", "eval"),
                 spans=(SpanFacts(span="2026-02", read=rows, written=rows, quarantined=2, filtered=0),),
                 stored=tuple(c.name for c in columns),
-                champion=ChampionFacts(name=whose["name"], statistics=theirs) if whose else None,
+                champion=ChampionStatistics(name=whose["name"], statistics=theirs) if whose else None,
             ),
             out,
             Monitor(),

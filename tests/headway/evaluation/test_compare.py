@@ -48,7 +48,7 @@ def test_rows_without_a_group_are_drawn_one_by_one():
 def test_a_single_group_gives_no_interval():
     label, a, b = models(500)
     found = compare_arrays("binary", label, a, b, metrics=("loss",), group=np.zeros(500, np.int64))["loss"]
-    assert found.difference is not None and found.error is None and found.probability_above(0.0) is None
+    assert found.difference is not None and found.error is None and found.p_value_above(0.0) is None
 
 
 def test_intervals_and_tails():
@@ -56,12 +56,12 @@ def test_intervals_and_tails():
     low, high = d.interval(0.95)
     assert (low, high) == (pytest.approx(-0.01 - 1.96 * 0.002, abs=1e-5), pytest.approx(-0.01 + 1.96 * 0.002, abs=1e-5))
     for bound in (-0.02, high - 1e-6, high + 1e-6, 0.0):
-        assert (d.probability_below(bound) < 0.025) == (bound > high)
-    assert d.probability_above(-0.02) == pytest.approx(1 - d.probability_below(-0.02))
+        assert (d.p_value_below(bound) < 0.025) == (bound > high)
+    assert d.p_value_above(-0.02) == pytest.approx(1 - d.p_value_below(-0.02))
     exact = Difference(metric="auc", value=0.7, other=0.7, difference=0.0, error=0.0)
-    assert exact.probability_below(0.0) == 1.0 and exact.probability_below(0.001) == 0.0
+    assert exact.p_value_below(0.0) == 1.0 and exact.p_value_below(0.001) == 0.0
     none = Difference(metric="auc", value=None, other=0.7, difference=None, error=None)
-    assert none.interval(0.95) is None and none.probability_above(0) is None and none.probability_below(0) is None
+    assert none.interval(0.95) is None and none.p_value_above(0) is None and none.p_value_below(0) is None
 
 
 @pytest.mark.parametrize("units", [6, 20, 50])

@@ -54,7 +54,7 @@ def test_intervals_of_few_groups_cover_equal_models(groups):
         loss = compare_arrays("binary", label, a, b, metrics=("loss",), seed=seed, group=group)["loss"]
         low, high = loss.interval(0.95)
         covered += low <= 0 <= high
-        blocked += loss.probability_above(0) < 0.025
+        blocked += loss.p_value_above(0) < 0.025
     assert covered >= 92 and blocked <= 5
 
 
@@ -66,7 +66,7 @@ def test_equal_rows_that_a_split_kept_together_count_as_one():
     rows = BINARY.rows(label[again], np.full(120, 0.4))
     drawn, sentence = with_resampling_units(SplitUnits(equal=("x", "of")), table, rows)
     assert sentence == "equal rows, which are in one split, are drawn together (30 distinct of 120)"
-    assert len(np.unique(np.stack([drawn.unit_of_row, again]), axis=1).T) == len(np.unique(drawn.unit_of_row)) == 30
+    assert len(np.unique(np.stack([drawn.resample_unit, again]), axis=1).T) == len(np.unique(drawn.resample_unit)) == 30
     ten = BINARY.rows(label[again][:40], x[again][:40] ** 2 % 1, groups=again[:40])  # four copies each
     assert why_not_comparable(BINARY.metric("loss"), ten) == "under 20 different rows"
     others = BINARY.rows(label[again][:40], r.random(40), groups=again[:40])

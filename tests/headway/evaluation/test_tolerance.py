@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flows.report.verdict import share_text
+from flows.report.verdict import limit_as_share
 from headway.evaluation.config import GateConfig, parse_tolerance
 from headway.evaluation.predictions import rows_of
 from headway.evaluation.tolerance import Margins, within_tolerances
@@ -80,7 +80,7 @@ def test_the_margin_of_a_loss_goes_with_what_there_is_to_gain(rate):
     loss, gain = found.of("loss"), label.mean()
     gain = -(gain * np.log(gain) + (1 - gain) * np.log(1 - gain)) - found.of("loss").before
     assert loss.allowed == pytest.approx(0.05 * gain) and loss.outcome == "within the limit"
-    text = share_text(loss)
+    text = limit_as_share(loss)
     assert text == f"5% of the gain of {number(gain)} over the constant"
     auc = found.of("auc")
     assert auc.allowed == pytest.approx(0.02 * (auc.before - 0.5))

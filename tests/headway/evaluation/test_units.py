@@ -47,9 +47,9 @@ def versus(candidate, champion, *, group=None, units=SplitUnits(), **options):
 def test_a_row_without_a_unit_is_alone_and_units_of_one_row_are_no_units():
     table = pa.table({"label": [0.0, 1.0, 1.0, 0.0], "prediction": [0.1, 0.2, 0.3, 0.4]})
     rows = rows_of(table.append_column(UNIT, pa.array([7, 7, None, None], pa.int64())), "binary")
-    assert rows.unit_of_row[0] == rows.unit_of_row[1] and len({*rows.unit_of_row}) == 3 and rows.groups is None
-    assert rows_of(table.append_column(UNIT, pa.array([3, 2, None, None], pa.int64())), "binary").unit_of_row is None
-    assert rows_of(table, "binary").unit_of_row is None
+    assert rows.resample_unit[0] == rows.resample_unit[1] and len({*rows.resample_unit}) == 3 and rows.groups is None
+    assert rows_of(table.append_column(UNIT, pa.array([3, 2, None, None], pa.int64())), "binary").resample_unit is None
+    assert rows_of(table, "binary").resample_unit is None
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_row_without_a_unit_is_alone_and_units_of_one_row_are_no_units():
 def test_groups_are_drawn_with_their_unit_unless_it_cuts_through_them(units, drawn):
     table = pa.table({"label": [0.0, 1.0] * 3, "prediction": [0.1, 0.2] * 3, "query": list("aabbcc"), UNIT: units})
     rows = rows_of(table, "binary", "query")
-    assert len(np.unique(rows.unit_of_row)) == drawn and len(np.unique(rows.groups)) == 3
+    assert len(np.unique(rows.resample_unit)) == drawn and len(np.unique(rows.groups)) == 3
     assert GroupMetric("ndcg", 2).cached_value(rows) == 1.0
 
 

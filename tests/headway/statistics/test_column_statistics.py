@@ -40,7 +40,7 @@ def test_null_nan_infinity_zero_and_empty_are_counted_apart():
     assert (x.minimum, x.maximum, x.distinct, x.mean) == (0.0, 1.5, 2, 0.5)
     assert x.top() == [(0.0, 2), (1.5, 1)]
     s = column("bytes", [None, b"", b"ab", b""])
-    assert (s.rows, s.missing, s.shortest, s.longest, s.mean_length) == (4, 1, 0, 2, 2 / 3)
+    assert (s.rows, s.missing, s.shortest, s.longest, s.mean_bytes) == (4, 1, 0, 2, 2 / 3)
     assert s.top() == [(b"", 2), (b"ab", 1)]
 
 
@@ -49,7 +49,7 @@ def test_null_nan_infinity_zero_and_empty_are_counted_apart():
 def test_a_column_without_values(kind, rows):
     stats = column(kind, rows)
     assert (stats.missing, stats.present, stats.distinct, stats.std, stats.mean) == (len(rows), 0, 0, 0.0, 0.0)
-    assert stats.minimum is None and stats.shortest is None and stats.top() == [] and stats.mean_length == 0.0
+    assert stats.minimum is None and stats.shortest is None and stats.top() == [] and stats.mean_bytes == 0.0
     if kind != "bytes":
         assert np.isnan(stats.quantile([0.5])).all()
 

@@ -70,11 +70,11 @@ def test_folders_are_what_the_names_of_objects_say(bucket):
         bucket.write(key, b"1")
     assert bucket.children("raw") == ["a", "b"] and bucket.children("raw/a") == ["1", "2"]
     assert bucket.children("") == ["raw", "top"] and bucket.children("none") == []
-    assert filesystem.kind(bucket.name("raw/a")) == "folder" and filesystem.kind(bucket.name("top")) == "file"
-    assert filesystem.kind(bucket.name("non")) is None
-    assert filesystem.matches(bucket.name("raw/?/1")) == [bucket.name("raw/a/1"), bucket.name("raw/b/1")]
-    assert filesystem.matches(bucket.name("raw/*/*/x")) == [bucket.name("raw/a/1/x"), bucket.name("raw/a/2/x")]
-    assert filesystem.below(bucket.name("raw/a")) == [bucket.name("raw/a/1/x"), bucket.name("raw/a/2/x")]
+    assert filesystem.kind(bucket.address("raw/a")) == "folder" and filesystem.kind(bucket.address("top")) == "file"
+    assert filesystem.kind(bucket.address("non")) is None
+    assert filesystem.matches(bucket.address("raw/?/1")) == [bucket.address("raw/a/1"), bucket.address("raw/b/1")]
+    assert filesystem.matches(bucket.address("raw/*/*/x")) == [bucket.address("raw/a/1/x"), bucket.address("raw/a/2/x")]
+    assert filesystem.below(bucket.address("raw/a")) == [bucket.address("raw/a/1/x"), bucket.address("raw/a/2/x")]
     bucket.delete_folder("raw/a")
     assert sorted(bucket.listing("")) == ["raw/b/1/y", "top"]
 
@@ -146,13 +146,13 @@ def test_thousands_of_objects_are_listed_by_a_request_a_thousand(proxy, bucket_n
     bucket = Bucket(f"s3://{bucket_name}/store")
     bucket.listing("many")
     assert 4 <= proxy.requests <= 6
-    filesystem.below(bucket.name("many"))
+    filesystem.below(bucket.address("many"))
     assert proxy.requests <= 10
     found = bucket.listing("many")
     assert sorted(found) == sorted(MANY) and {f.bytes for f in found.values()} == {1}
     assert len(bucket.children("many")) == 100
-    assert len(filesystem.matches(bucket.name("many/0?/*"))) == 350
-    assert len(filesystem.below(bucket.name("many"))) == 3_500
+    assert len(filesystem.matches(bucket.address("many/0?/*"))) == 350
+    assert len(filesystem.below(bucket.address("many"))) == 3_500
 
 
 def test_an_object_that_is_replaced_and_deleted_while_it_is_read_is_old_new_or_none(bucket):

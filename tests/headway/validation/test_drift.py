@@ -10,7 +10,7 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column, Schema
 from headway.statistics.split_statistics import SplitStatistics
 from headway.validation.drift import check_drift, shifted_numbers
-from headway.validation.stage import ChampionFacts, ValidateConfig, ValidateRequest, validate
+from headway.validation.stage import ChampionStatistics, ValidateConfig, ValidateRequest, validate
 from tests.headway.statistics.made import statistics_of
 
 ROWS = 4000
@@ -49,7 +49,7 @@ def check(tmp_path):
             spans=(),
             task=task,
             config=load(ValidateConfig, config or {}, where="pipeline.yaml"),
-            champion=ChampionFacts(name="version 3 (2013-01)", statistics=tmp_path / ("gone" if gone else "then")),
+            champion=ChampionStatistics(name="version 3 (2013-01)", statistics=tmp_path / ("gone" if gone else "then")),
         )
         return [(a["severity"], a["column"], a["message"]) for a in validate(request, tmp_path, Monitor())["anomalies"]]
 

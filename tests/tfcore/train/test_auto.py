@@ -27,10 +27,10 @@ def test_an_ensemble_passes_over_few_rows_often_and_chooses_its_decay_before_the
     assert training.epochs is None and training.early_stopping is None and model.hidden == (128, 128)
     assert passes >= 0.99 and (passes <= 121 or training.steps <= 120)
     rate = training.learning_rate
-    assert rate.name == "cosine" and rate.restart == round(CHOOSING * training.steps)
-    assert rate.warmup_steps < max(2, rate.restart / 10)
+    assert rate.name == "cosine" and rate.restart_step == round(CHOOSING * training.steps)
+    assert rate.warmup_steps < max(2, rate.restart_step / 10)
     assert "no holdout" in settings_text(training, model)
-    assert f"twice, from step {rate.restart:,}" in settings_text(training, model)
+    assert f"twice, from step {rate.restart_step:,}" in settings_text(training, model)
 
 
 def test_the_work_of_an_ensemble_is_that_of_a_row_up_to_a_bound_of_all():
@@ -59,7 +59,7 @@ def test_a_table_with_images_trains_as_an_mlp():
 def test_an_mlp_is_plain_and_a_holdout_ends_its_training(rows):
     training, model = resolved(rows, model={"name": "mlp"})
     assert model == ModelConfig(name="mlp") and training.steps <= MOST_STEPS
-    assert training.learning_rate.name == "cosine" and training.learning_rate.restart == 0
+    assert training.learning_rate.name == "cosine" and training.learning_rate.restart_step == 0
     assert (training.early_stopping is None) == (rows < 100)
     said = settings_text(training, model)
     assert ("no holdout" in said) == (rows < 100) and "mlp" in said

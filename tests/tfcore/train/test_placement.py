@@ -188,8 +188,8 @@ def test_products_of_float32_are_those_of_float32():
 def test_a_training_s_own_rounding_and_order_end_with_it():
     prepare()
     rounds = tf.config.experimental.tensor_float_32_execution_enabled
-    with relaxed_numerics(tf32=True, deterministic=False):
+    with relaxed_numerics(allow_tf32=True, keep_deterministic=False):
         assert rounds() and not op_determinism()
     assert not rounds() and op_determinism()
-    with relaxed_numerics(tf32=False, deterministic=True):
+    with relaxed_numerics(allow_tf32=False, keep_deterministic=True):
         assert not rounds() and op_determinism()
