@@ -18,7 +18,7 @@ from prefect.states import Completed, Running
 
 from flows.config.pipeline import read_pipeline
 from flows.orchestration import second_half
-from flows.orchestration.deploy import entries
+from flows.orchestration.deploy import yaml_entries
 from tests.flows.churn import PIPELINE
 from tests.prefect_server import PrefectServer
 from tests.waiting import until
@@ -97,7 +97,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(
     # Prefect's own form first, with a setting of a person's; then there is nothing left but the automations
     plain = tmp_path / "plain"
     plain.mkdir()
-    listed = entries(read_pipeline(folder))
+    listed = yaml_entries(read_pipeline(folder))
     for entry in listed:
         entry["work_pool"]["job_variables"]["env"]["PREFECT_FLOWS_DEFAULT_RETRIES"] = "0"
     (plain / "prefect.yaml").write_text(yaml.safe_dump({"pull": [], "deployments": listed}))
