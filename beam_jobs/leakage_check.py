@@ -42,7 +42,7 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
     Leakage is reported as an anomaly and never fails the stage. The stage `validate` gives the anomaly its configured severity.
 
     Raises:
-        DataError: the key index of a span is damaged.
+        DataError: the key index of a span is damaged. StoreError: it has another format.
     """
     spans = {output.request.span: output.request for output in request.spans}
     window = [IndexedSpan.load(output.request.span, output.notes.file) for output in request.spans]
@@ -90,7 +90,7 @@ def _rows(
 
 
 class _Finder(RangeWork):
-    """Finds the rows of a range whose key has one of the given hashes: `found` has those of the last chunk. Writes nothing."""
+    """Finds rows of a range whose key has a given hash, the first of each key and split in a chunk. Writes nothing."""
 
     def __init__(self, request: IngestRequest, piece: Range, columns: Sequence[str], hashes: Hashes):
         super().__init__(request, Path(), piece)

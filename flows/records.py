@@ -97,7 +97,7 @@ class Code(Result):
 
 
 class ResolvedSettings(Result):
-    """The settings of training and model. A setting that pipeline.yaml leaves out was chosen by facts of the train rows."""
+    """The settings of training and model. One that pipeline.yaml leaves out is a default, or chosen by facts of the data."""
 
     rows: int
     says: str
@@ -220,7 +220,7 @@ def read_record(value: object) -> RunRecord:
 
 
 def records(store: Store) -> Iterator[RunRecord]:
-    """Yields the records of all runs as they were written, newest first; without damaged ones, which `headway verify` names."""
+    """Yields the records of all runs as they were written, newest first, without damaged ones. StoreError: another format."""
     for value in store.runs() if store.exists() else []:
         with contextlib.suppress(ValidationError):
             yield read_record(value)
@@ -271,7 +271,7 @@ def refresh(run: RunRecord, owner: Mapping[str, Any] | None, time: float) -> Run
 
 def with_its_last_steps(store: Store, run: RunRecord) -> RunRecord:
     """Returns a killed run's record, completed by the steps that were running when it died (`broken_off`) and its time until
-    then. The record is returned unchanged if the run was not killed, or if its progress file is not on this machine."""
+    then. The record is returned unchanged if the run was not killed, or if no readable progress file is on this machine."""
     path = progress_path(store, run.run)
     if run.state != State.KILLED or not path.is_file():
         return run
@@ -292,7 +292,7 @@ def find(store: Store, name: str | None, *, pipeline: str) -> RunRecord:
     """Returns the run whose name begins with `name`; "latest": the pipeline's newest; None: its newest that trained, else newest.
 
     Raises:
-        StoreError: there is no such run, or several names begin with `name`.
+        StoreError: there is no such run, or several names begin with `name` and none equals it.
     """
     runs = runs_of(store)
     own = [run for run in runs if run.pipeline == pipeline]

@@ -182,7 +182,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 def expand(text: str, *, where: str) -> str:
     """Returns `text` with each ${NAME} replaced by the environment variable NAME; ConfigError when NAME is not set.
 
-    From then on, the values of these variables are redacted in every text that leaves the process (`headway.redaction`)."""
+    From then on, the values are redacted in texts that leave the process, unless they are too short (`headway.redaction`)."""
 
     def value(match: re.Match[str]) -> str:
         try:

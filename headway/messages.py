@@ -81,14 +81,14 @@ def number(value: float | None) -> str:
 
 def metric_text(value: float | None) -> str:
     """Returns the value of a metric as text, as `number` does. Values between 0 and 0.0001 are '<0.0001'; values between -0.0001
-    and 0 are '-0.0000'."""
+    and 0 are '-0.0000'; values nearer to 0 than 1e-9 are '0'."""
     if value is not None and 1e-9 <= abs(value) < 1e-4:
         return "<0.0001" if value > 0 else "-0.0000"
     return number(value)
 
 
 def signed(value: float | None) -> str:
-    """Returns a change as text with its sign. A change of less than 0.0001 is '+0.0000' or '-0.0000'."""
+    """Returns a change as text with its sign. A change of less than 0.0001 is '+0.0000' or '-0.0000'; of less than 1e-9, '0'."""
     if value is None or value < 1e-9:
         return metric_text(value)
     return f"+{metric_text(value)}" if value >= 1e-4 else "+0.0000"
@@ -113,7 +113,7 @@ def p_text(p: float | None) -> str:
 
 
 def percent(part: float) -> str:
-    """Returns a share in percent. It has so many decimals that a share near 0 or 1 does not show as 0% or 100%."""
+    """Returns a share in percent, with up to six decimals, so that a share near 0 or 1 does not show as 0% or 100%."""
     rest, digits = min(part, 1 - part), 0
     while 0 < rest < 0.01 / 10**digits and digits < 6:
         digits += 1
@@ -160,7 +160,7 @@ def main_metrics(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def metrics_line(metrics: Mapping[str, Any] | None, baselines: Mapping[str, Mapping[str, Any]] | None = None) -> str:
-    """Returns the main metrics as text. A metric's values for the baselines follow in brackets: 'auc 0.91 (constant 0.5)'."""
+    """Returns the main metrics as text. The baselines' follow in brackets, but for calibration: 'auc 0.91 (constant 0.5)'."""
 
     def beside(name: str) -> str:
         values = {who: of[name] for who, of in (baselines or {}).items() if of.get(name) is not None}

@@ -71,7 +71,7 @@ def is_own_process() -> bool:
 
 
 def quiet_libraries() -> None:
-    """Ignores warnings from libraries. Warnings from the user's own module, and warnings that -W asks for, are still shown."""
+    """Ignores warnings from libraries, unless -W or PYTHONWARNINGS is set. Those from the user's own module are still shown."""
     if not sys.warnoptions:
         warnings.filterwarnings("ignore", module=rf"({_LIBRARIES})(\.|$)")
         for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):  # told of a library by our call
@@ -167,7 +167,7 @@ class Scratch(tempfile.TemporaryDirectory[str]):
 
 
 def remove_abandoned() -> None:
-    """Deletes this user's `Scratch` folders whose process is dead."""
+    """Deletes this user's `Scratch` folders whose process is dead, except those that changed within the last minute."""
     for path in Path(tempfile.gettempdir()).glob(f"{_SCRATCH_PREFIX}*"):
         with contextlib.suppress(OSError):  # another user's; locked: its process lives; removed by another process
             lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
@@ -297,7 +297,7 @@ class ChildProcess:
             self._stdin.close()
 
     def close(self, seconds: float) -> None:
-        """Closes stdin, waits `seconds` at most, kills the process and what it started, and deletes its temporary files."""
+        """Closes stdin, waits `seconds` at most, kills the process (unless forked, its group), deletes its temporary files."""
         self.close_stdin()
         self.exit_code(seconds)
         if isinstance(self._process, Forked):

@@ -71,7 +71,7 @@ _secrets: set[str] = set()
 
 
 def remember(name: str, value: str, *, secret: bool | None = None) -> None:
-    """Hides the value of the environment variable `name` from now on, if the value is long enough to be recognized.
+    """Hides the value of the environment variable `name` from now on, unless too short, or no secret and only a number or date.
 
     Args:
         secret: whether the value is a secret; None: the variable's name decides.
@@ -142,7 +142,7 @@ def _is_path(value: str) -> bool:
 
 def _members(value: str) -> list[str]:
     """Returns the secrets in a value that is JSON: all texts in a list, and the texts in an object under names that secrets have.
-    Returns [] if the value is not JSON."""
+    Texts that are short, or look like numbers or times, are left out. Returns [] if the value is not JSON."""
     found: list[str] = []
 
     def look(item: Any, secret: bool) -> None:

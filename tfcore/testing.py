@@ -85,7 +85,7 @@ def assert_same_predictions(
         bound: the largest |difference| / max(1, |expected|) that passes; 0: only equal numbers pass.
 
     Raises:
-        AssertionError: names the worst row, its inputs and both values.
+        AssertionError: names the worst row, its inputs and both values; or an output that is missing or has another shape.
     """
     tensors = {name: tf.convert_to_tensor(value) for name, value in rows.items()}
     if isinstance(function, str | Path):

@@ -135,7 +135,7 @@ class RangeWork(RangeRows):
             self._take(batch, label, at, missing, chunk)
 
     def _assigned(self, batch: pa.RecordBatch, at: Places, chunk: Chunk) -> SplitCodes:
-        """Returns the splits of `batch`, the rows of `chunk` that passed the filters; `at` has their numbers in the range."""
+        """Returns the splits of `batch`, the rows of `chunk` that were not filtered out or rejected, with the numbers `at`."""
         if len(self._of_files):
             return SplitCodes(self._of_files[at] if len(self._of_files) > 1 else np.repeat(self._of_files, len(at)))
         rows = None
@@ -256,7 +256,7 @@ def _numbered_in_range(at: Places) -> Iterator[None]:
 
 
 def _placed(error: Overflow, request: IngestRequest, piece: Range) -> DataError:
-    """Returns the error as a DataError with file and row number. Earlier ranges of the file are read to count their rows."""
+    """Returns the error as a DataError, with file and row number if known. Reads earlier ranges of the file to count rows."""
     if error.row is None:
         return DataError(error.problem, where=error.where, fix=error.fix)
     file, row = (request.files[piece.file + error.row].path, 1) if piece.row_per_file else (piece.path, error.row + 1)

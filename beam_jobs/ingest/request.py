@@ -136,8 +136,8 @@ class IngestRequest(Stage[Ingested]):
             )
 
     def key(self) -> dict[str, Any]:
-        """Returns the values that the output depends on: the checksums of the files but not their paths, and the settings that
-        ingest uses."""
+        """Returns the values that the output depends on: the checksums of the files, the settings that ingest uses, and of
+        the files' paths only the values and the splits that folders name."""
         hashed = {c.name: f"{c.type}{list(c.shape) or ''}" for c in self.row_columns()}
         splits = self.file_splits(self.files)
         return {

@@ -40,8 +40,8 @@ def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tic
     """Write a range's predictions and rejected rows into `folder`. Returns row counts and the part's name, as JSON values.
 
     Raises:
-        DataError: the range cannot be read, its file has changed, or a passthrough column cannot be written.
-        StoreError: the model cannot be loaded, or `folder` written.
+        DataError: the range cannot be read, its file has changed, a column is missing or never fits, or cannot be written.
+        StoreError: the model cannot be loaded, or does not return a prediction for each row.
     """
     work = RangeScorer(request, piece)
     # JSON lines are not written before the rows' numbers are known: they could not be put right

@@ -81,7 +81,7 @@ class PredictJob(SpanJob):
         return {} if part is None else {part: f"part-{piece.index:05d}-of-{total:05d}.{self.request.write}"}
 
     def finish(self, done: Sequence[RangeResult], merging: SpanMerger) -> tuple[dict[str, Any], list[FileEntry]]:
-        """Write the quarantine, and the parts with corrected row numbers. Returns the manifest, and no entries of files."""
+        """Delete an earlier output; write quarantine and parts, with right row numbers. Returns the manifest, and no files."""
         counts = {name: sum(each.facts[name] for each in done) for name in ("rows", "predicted", "quarantined")}
         counts["read"] = counts.pop("rows")
         Counts(read=counts["read"], written=counts["predicted"], quarantined=counts["quarantined"], filtered=0)
@@ -203,7 +203,7 @@ def _alone(place: FolderPlace | BucketPlace) -> Iterator[Callable[[], None]]:
 
 
 def _refuse_foreign(place: FolderPlace | BucketPlace) -> None:
-    """Raise a StoreError if the folder holds files, but none that a prediction writes."""
+    """Raise a StoreError if the place is a file, or a folder with files but without a prediction's manifest or ranges."""
     if isinstance(place, FolderPlace) and place.root.exists() and not place.root.is_dir():
         raise StoreError("is a file", where=place.url, fix="name a folder that is empty or does not exist")
     place.objects.check()

@@ -216,7 +216,7 @@ class ProcessSpans(beam.PTransform):
 
 
 def run(config: RunnerConfig, jobs: Sequence[SpanJob], watch: Watch) -> None:
-    """Run the jobs of spans as one Beam job, and wait for its end. Each span's outcome is then stored in the span's place.
+    """Run the jobs of spans as one Beam job, and wait for its end. Unless stopped, each span's outcome is then in its place.
 
     Raises:
         ConfigError: the runner cannot be used as configured.

@@ -47,7 +47,7 @@ def open_place(where: str | Path) -> FolderPlace | BucketPlace:
 
 
 def range_name(index: int, key: str) -> str:
-    """Returns the name of a range's folder, made from its index and its key. Different keys give different names."""
+    """Returns the name of a range's folder: the range's index, and the first 12 characters of its key."""
     return f"{index:05d}-{key[:12]}"
 
 
@@ -99,7 +99,7 @@ class FolderPlace(_Place):
         self.objects: Folder = Folder(root)
 
     def prepare(self, job: str) -> None:
-        """Make a job the owner of the place. Deletes what earlier jobs left in the place, except finished ranges."""
+        """Make a job the owner of the place. Deletes what earlier jobs left of ranges, except finished ones."""
         with as_store_errors(self.url):
             (self.root / RANGES).mkdir(parents=True, exist_ok=True)
             for path in (*self.root.glob(f"{RANGES}.*"), *(self.root / RANGES).iterdir()):
@@ -128,7 +128,7 @@ class FolderPlace(_Place):
             yield Path(folder)
 
     def deliver(self, folder: Path, name: str, facts: bytes, files: Files, names: Mapping[str, str]) -> None:
-        """Rename an attempt's folder to `name`, the folder of its range, unless another attempt was delivered first.
+        """Write `facts` into an attempt's folder and rename it to `name`. Replaces a folder of that name unless it is equal.
 
         Args:
             files: all files that the attempt wrote.

@@ -210,7 +210,7 @@ def _kept(place: FolderPlace | BucketPlace, piece: Range, name: str, key: str) -
 
 
 def finish_span(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure]) -> Outcome:
-    """Merge a span's ranges. Writes and returns the span's outcome; a HeadwayError becomes the outcome's failure.
+    """Merge a span's ranges, save the outcome and return it (a HeadwayError as a failure). A published span's is only returned.
 
     Args:
         total: the number of ranges that the span was cut into; None: the runner lost this number, and the outcome is a failure.

@@ -167,7 +167,7 @@ def _write_group(group: tuple[int, Iterable[pa.RecordBatch]], writer: _Writer) -
 
 @unwrapped_errors()
 def _publish(shards: list[Facts], folder: str, split: str, writer: _Writer) -> Facts:
-    """Move the shards to their final names, then write and return examples.json. May run again after a crash."""
+    """Move the shards to their final names, write and return examples.json, delete the rest. May run again after a crash."""
     objects, attempt = open_place(folder).objects, writer.folder.removeprefix(f"{folder}/")
     there = {key: found.bytes for key, found in objects.listing().items()}
     named = []

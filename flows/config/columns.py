@@ -196,7 +196,7 @@ def _split_columns(
 
 
 def unknown_columns(loaded: LoadedPipeline, schema: Schema, files: Sequence[InputFile]) -> list[str]:
-    """Returns the columns of the last file that the schema lacks; empty if the pipeline reads only the columns it names."""
+    """Returns the last file's columns that the schema lacks, without ignored ones; empty if only named columns are read."""
     configs = loaded.pipeline.column_configs()
     if loaded.pipeline.only_named or not files:
         return []
@@ -206,7 +206,7 @@ def unknown_columns(loaded: LoadedPipeline, schema: Schema, files: Sequence[Inpu
 
 
 def new_columns(loaded: LoadedPipeline, schema: Schema, spans: Mapping[str, Sequence[InputFile]]) -> list[Column]:
-    """Returns the columns of the last span that the schema lacks, with inferred types. If earlier spans lack a column, its
+    """Returns the columns of the last span that the schema lacks, with inferred types. If the first span lacks a column, its
     `since` is set to the first span from which on all have it. Columns that cannot be stored are left out.
 
     Args:

@@ -32,7 +32,7 @@ class ChosenWindow:
             known: all spans that exist; None: they are looked up in the source.
 
         Raises:
-            ConfigError: there are too few spans, or one is missing.
+            ConfigError: `until` is no span, there are too few spans, or one is missing.
         """
         source = self.loaded.pipeline.source
         where = "--window" if self.named or self.size is None else f"{self.loaded.file}: window"

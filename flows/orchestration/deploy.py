@@ -65,7 +65,7 @@ def deploy(
         gpus: the number of trainings that may run at once on the queue gpu; None: the queue's limit on the server, else one.
 
     Raises:
-        ConfigError: a notification or Secret block does not exist, or another program's deployment has the pipeline's name.
+        ConfigError: a block does not exist or cannot notify, or another program's deployment has the pipeline's name.
     """
     file = loaded.file
     blocks = {
@@ -96,7 +96,7 @@ def undeploy(client: SyncPrefectClient, pipeline: str) -> Changes:
 
 
 def lost_run_problems(client: SyncPrefectClient, pipeline: str) -> list[str]:
-    """Returns the reasons why the server would not end flow runs whose process and worker died; empty if it would end them."""
+    """Returns why the server would not end flow runs whose process and worker died: automations that are off, no triggers."""
     names = {f"headway {pipeline}: {name}" for name in LOST}
     off = [each.name for each in _read_automations(client) if each.name in names and not each.enabled]
     found = [f"automation {name!r} is switched off: lost flow runs stay as they are" for name in off]

@@ -293,7 +293,7 @@ def _is_retried() -> bool:
 
 
 def _unhappy(error: HeadwayError, why: str | None = None) -> FlowState[None]:
-    """Returns the state of a flow run or task that ended with `error`: Failed, or Cancelled, with the reason `why` if given."""
+    """Returns the state of a flow run or task that ended with `error`: Cancelled, with the reason `why` if given, or Failed."""
     if not isinstance(error, Cancelled):
         return Failed(message=str(error))
     return CancelledState(message=str(error) if why in (None, error.problem) else f"{why}: {error}")

@@ -116,7 +116,7 @@ def backfill(
         on_row: called with all the rows so far, after each window.
 
     Raises:
-        ConfigError: the span does not exist, or no window is long enough.
+        ConfigError: the span does not exist, no window is long enough, or `promote` is set and `upto` is not the gate.
         Locked: another run of this pipeline is going on.
         Cancelled: the backfill was stopped; finished windows are kept.
     """

@@ -24,7 +24,7 @@ from tfcore.train.request import TrainRequest
 
 
 def judges_of(context: Context) -> list[ComparedVersion]:
-    """Returns the champion, and the anchor if it is another, older version; [] without a champion. Notes a lost anchor."""
+    """Returns the champion, and the anchor if it is another version; [] without a champion. Notes a lost anchor."""
     if (champion := context.champion) is None:
         return []
     judges = [ComparedVersion("champion", champion, label_mismatch(context, champion))]
@@ -115,7 +115,7 @@ def split_change_notes(context: Context, champion: Version) -> list[Note]:
 
 
 def recognise_same_model(context: Context) -> None:
-    """Set `context.same_model` if the candidate is the champion (not with --force). Then only evaluate or export may follow."""
+    """Set `context.same_model` if the candidate is the champion, not if forced or train is last. Evaluate, export may follow."""
     champion = context.champion
     if (
         champion is None

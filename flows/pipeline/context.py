@@ -262,7 +262,7 @@ class Context:
 
     @cached_property
     def split_digest(self) -> str:
-        """A digest of the settings that assign rows to splits. If it differs between two runs, so do their eval rows."""
+        """A digest of the settings that assign rows to splits. If two runs differ in it, they draw eval rows differently."""
         hashed = {column.name: f"{column.type}{list(column.shape) or ''}" for column in self.columns.hashed}
         by_place = {"by_place": True} if self.columns.by_place else {}
         return fingerprint(self.pipeline.split.at_ingest() | ({"hashed": hashed} if hashed else {}) | by_place)
@@ -409,7 +409,7 @@ class Context:
     @property
     def _strengths(self) -> dict[str, float]:
         """{column: strength of its association with the label}; empty in a plan without a validation. With few columns,
-        `searched` does not depend on the strengths, so that even this plan finds stored predictions."""
+        only the order of `searched` depends on the strengths, so that even this plan finds stored predictions."""
         return self.validated.value.strengths if self.validated.known else {}
 
     @property

@@ -82,10 +82,10 @@ class Engine:
         return [output or next(ran) for output in outputs]
 
     def _mended(self, steps: Sequence[Step]) -> list[Output[Any]]:
-        """Run steps. If they fail and an output that they read is damaged, make that output again and run the steps once more.
+        """Run steps. If they fail and an output they read is damaged, delete it, make it again if this run can, and rerun them.
 
         Raises:
-            StoreError: the output was made again in this run and is damaged again, or no step of this run makes it.
+            StoreError: the output was made again in this run and is damaged again.
         """
         try:
             return self._run(steps)
@@ -99,7 +99,7 @@ class Engine:
             return self._run(steps)
 
     def _damaged(self, steps: Sequence[Step]) -> Damaged:
-        """Returns the damaged outputs that the steps read, in the order in which the outputs were made."""
+        """Returns the damaged outputs that the steps read, this run's first, in its order. Others that are gone are left out."""
         damaged: Damaged = {}
         # the step's own error is raised, whatever fails while its inputs are read
         with contextlib.suppress(HeadwayError, OSError):
@@ -191,7 +191,7 @@ def _waves(steps: Sequence[Step]) -> list[list[Step]]:
 
 
 class Planner:
-    """An executor that runs nothing: it returns stored outputs, and for other steps empty outputs that say why they would run."""
+    """An executor that runs nothing: it returns stored outputs, and for other steps outputs that say why they would run."""
 
     def __init__(self, store: Store):
         self.store = store
@@ -241,7 +241,7 @@ def _call(function: str, request: Any, out: Any, monitor: Monitor, **runtime: An
 
 
 def explain(store: Store, step: Step) -> Difference:
-    """Returns why the store has no output for `step`: damage, or the first difference from the most similar stored key."""
+    """Returns why the store lacks the output of `step`: damage, the first difference from the most similar key, or NEVER_RUN."""
     if reason := store.check(step.stage.name, step.fingerprint):
         return Difference(kind="damaged", new=reason)
     nearest = store.nearest(step.stage.name, step.key, but=("trial",))  # a run is no variant of a study's trial

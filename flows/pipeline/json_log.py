@@ -39,7 +39,7 @@ def log_as_json(*, quiet: bool) -> None:
 
 
 class JsonLog(Listener):
-    """A listener that logs each event of a run as one JSON line."""
+    """A listener that logs one JSON line for a run's start and end, each line and progress, and each step's start and output."""
 
     name, seconds = "the JSON log", 5.0
 

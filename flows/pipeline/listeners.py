@@ -376,7 +376,7 @@ class LineWriter(Listener):
 
 class BriefWriter(LineWriter):
     """Writes only the lines that a person needs, on stderr: one line for all ingested spans, and none for a leakage
-    check that found nothing. While a step runs, only its warnings are written."""
+    check that found nothing. While a step runs, only its progress and its warnings are written."""
 
     seconds = 15.0
     title_width = TITLE_WIDTH
@@ -460,7 +460,7 @@ class ProgressBars(BriefWriter):
         self._update(scope, progress.step, progress.words(amount, brief=self._narrow), completed=done, total=total)
 
     def on_line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
-        """Show a step's line only while the step runs. The run's log keeps every line; the summary repeats the warnings."""
+        """Show a step's line, a warning too, only while the step runs. The run's log keeps every line."""
         if step:
             self._update(scope, step, redact(_worded(text, level)))
         else:

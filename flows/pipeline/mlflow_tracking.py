@@ -51,7 +51,7 @@ def check(loaded: LoadedPipeline) -> None:
 
 
 class MLflow(Listener):
-    """A listener that logs each run without a `last` stage to MLflow when it ends, links the run's version, sets the aliases."""
+    """A listener that logs ended runs to MLflow, links their versions, sets aliases; not if cancelled or with a `last` stage."""
 
     def __init__(self, loaded: LoadedPipeline, registry: Registry):
         self._loaded, self._registry, self._uri = loaded, registry, _address(loaded)

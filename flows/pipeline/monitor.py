@@ -169,7 +169,7 @@ class _Check:
         return None if found is None else WindowStatistics.model_validate(found.result)
 
     def _decay(self, check: SpanCheck) -> SpanCheck:
-        """Returns the check with the champion's metrics on the span, and alarms if they got worse; unchanged without labels."""
+        """Returns the check with the champion's metrics on the span, and alarms if worse; unchanged without labels or its run."""
         run = record_or_none(self._store, self._champion.facts.get("run"))
         transform = None if run is None else run.output(self._store, TransformRequest.name)
         if transform is None:

@@ -109,10 +109,10 @@ def _files(source: SourceConfig) -> tuple[InputFile, ...]:
 def find_model(
     loaded: LoadedPipeline, model: str, note: Callable[[str], None] = lambda text: None
 ) -> Iterator[tuple[Path, int | None]]:
-    """Yields a SavedModel's folder and version number (None: not in the registry). Nothing deletes it during the block.
+    """Yields a SavedModel's folder and version number (None: not in the registry). Leases a version, or else calls `note`.
 
     Raises:
-        StoreError: the model has no champion, or the version does not exist.
+        StoreError: the model has no champion, or the version does not exist or is damaged.
         ConfigError: `model` names neither a version nor a folder.
     """
     registry = Registry(loaded.open_store(), loaded.pipeline.name)

@@ -41,7 +41,7 @@ def modules_of(loaded: LoadedPipeline) -> dict[str, str]:
 
 
 def changes_since(context: Context, number: int, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
-    """Yields (what, before, now) for each difference from the run that made version `number`; nothing without its record."""
+    """Yields (what, before, now) for each change since version `number`, then what stayed; nothing without its run's record."""
     version = context.registry.version(number)
     if (before := record_or_none(context.store, version.facts.get("run"))) is None:
         return

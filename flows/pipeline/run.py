@@ -70,7 +70,7 @@ def execute(
         locked: whether the caller holds the pipeline's lock already, for several runs.
 
     Returns:
-        The run's record, as runs/<run>.json keeps it.
+        The run's record, as runs/<run>.json keeps it; with the address of the report, which is written later.
 
     Raises:
         ConfigError: the DAG has no stage `context.last`, or MLflow is needed and not installed.
@@ -309,7 +309,7 @@ class _Run:
 
 
 def _import_later_ones() -> None:
-    """Import the modules of evaluation and report ahead, in a thread beside the training. Errors are ignored."""
+    """Import the modules of evaluation and report ahead. Runs in a thread beside the training. Errors are ignored."""
     with suppress(Exception):  # the import of whoever needs it fails, too
         for name in ("headway.evaluation.measure", "headway.evaluation.gate", "flows.report.page", "flows.report.site"):
             import_module(name)

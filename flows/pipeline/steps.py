@@ -105,7 +105,7 @@ def splits(context: Context) -> Steps:
 
 
 def validate(context: Context) -> Steps:
-    """Yields the step that compares the window with its schema and the champion's window. Sets the context's `champion`."""
+    """Yields the step that compares the window with its schema and the champion's. Sets `context.champion` and `reference`."""
     loaded, pipeline, columns, ingested = context.loaded, context.pipeline, context.columns, context.ingested
     features = tuple(column for column in columns.read if column.is_feature)
     serving = loaded.serving_file

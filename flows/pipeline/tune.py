@@ -98,7 +98,7 @@ def tune(
     timeout: float | None = None,
     wait_seconds: float = 0.0,
 ) -> Tuning:
-    """Runs trials until the pipeline's study has `trials` of them, and writes the best settings to tuned.yaml; see the module.
+    """Runs trials until the study has `trials` of them. If the best beats the pipeline's own settings, writes it to tuned.yaml.
 
     Args:
         trials: the trials of the whole study, with those of earlier calls; None: `tune.trials` of the pipeline.

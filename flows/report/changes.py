@@ -78,7 +78,7 @@ def differences(a: object, b: object, at: str = "") -> list[Change]:
 
 
 def code_in(code: Code | None) -> dict[str, JsonValue]:
-    """Returns {name: text} for the commit, the files that differ from it, the user's modules and the versions of tools."""
+    """Returns {name: text or None}: the commit, the files that differ from it, the user's modules and the versions of tools."""
     if code is None:
         return {}
     git = code.git

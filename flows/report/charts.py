@@ -161,7 +161,7 @@ _LOOKED_UP, _MOST_WORDS = 2000, 200_000
 
 
 def distance(ours: ColumnStatistics | None, theirs: ColumnStatistics | None) -> float | None:
-    """Returns the drift between two statistics of a column, as validation measures it; None if it cannot be computed."""
+    """Returns the drift between two statistics of a column, as validation measures it. None: unknown, or slow to compute."""
     if ours is None or theirs is None or (ours.type == "bytes" and not (_countable(ours) and _countable(theirs))):
         return None
     return drift_distance(ours, theirs)
@@ -186,7 +186,7 @@ class Shares(NamedTuple):
 
 
 def shares(sides: Sequence[ColumnStatistics | None]) -> Shares | None:
-    """Returns the histograms of a column, in bars that the first side determines; None if its values were not counted.
+    """Returns the histograms of a column, in the same bars; None if the first side has no values, or too many or uncounted texts.
 
     Args:
         sides: the statistics of one column in several sets of rows; sides of another type than the first become None.

@@ -253,8 +253,8 @@ def named_model(registry: Registry, name: str, letter: str = "") -> ComparedMode
     "latest"). A run that made a version stands for this version.
 
     Raises:
-        StoreError: no version or run has this name, or several runs have.
-        ConfigError: the run is of another pipeline.
+        StoreError: no version has this number, no run or several have this name, no champion is there, or the version is damaged.
+        ConfigError: no alias has this name, or the run is of another pipeline.
     """
     is_run = RUN.fullmatch(name) or (name == LATEST and name not in registry.aliases())
     if not is_run:
@@ -363,7 +363,7 @@ def _model(
 
 
 def _on_the_same_rows(store: Store, a: ComparedModel, b: ComparedModel, primary: str | None) -> SameRows | None:
-    """Returns the differences B - A on rows that both scored; None if there are none. Such rows are the eval rows of
+    """Returns the differences B - A on rows that both scored; None without any, or of two tasks. Such rows are the eval rows of
     B's run if it scored A too, or of A's run if it scored B too, or of both runs if their eval rows are the same."""
     task = a.task
     if task != b.task or task is None or ":" in task:
@@ -419,7 +419,7 @@ class _Rules(Frozen):
         return metrics_of(self.task, self.ndcg_at, item=self.item)
 
     def rows(self, table: pa.Table) -> Rows:
-        """Returns the rows of a predictions table, with their group column if there is one."""
+        """Returns the rows of a predictions table, with groups if `group` is set. DataError: the table lacks this column."""
         read = tuple(name for name in (self.group, self.item) if name) if self.ndcg_at is not None else ()
         return rows_of(table, self.task, self.group, columns=read)
 

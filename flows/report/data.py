@@ -180,7 +180,7 @@ def _labels(
 
     Args:
         drawn: the number of bars; `bars` has as many values, or one more if they are edges.
-        told: the text values that a page may show; others get no label.
+        told: the text values that a page may show; others get no label. Of many texts, only the first and their number are shown.
     """
     middle = 0.5 if len(bars) == drawn else 0.0
     if isinstance(bars[0], str):

@@ -96,7 +96,7 @@ class RunResults:
         return dict(manifest.key) if manifest is not None else {}
 
     def file(self, title: str, name: str) -> Path | None:
-        """Returns the path on this machine's disk of a file or folder in a step's output; None if there is none."""
+        """Returns the local path of a file or folder in a step's output; None if there is none, or it cannot be fetched."""
         output, manifest = self.outputs.get(title), self.manifests.get(title)
         if output is None or manifest is None:
             return None

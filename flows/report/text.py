@@ -71,7 +71,7 @@ def _row(cells: Sequence[str], below: Sequence[str]) -> str:
 
 
 def _column(name: str, rows: Sequence[Row], most: int | None) -> list[str]:
-    """Returns a column's name and cells, cut to `most` characters (None: not cut) and padded to one width."""
+    """Returns a column's name, and its cells cut to `most` characters (None: not cut); all are padded to one width."""
     cells = [name.translate(_ESCAPED), *(_cell(row.get(name), most) for row in rows)]
     width = max(map(len, cells))
     right = all(is_number(row.get(name)) for row in rows)

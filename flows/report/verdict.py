@@ -255,7 +255,7 @@ def ending_section(ending: RunSummary) -> Section:
 
 
 def _gravity(check: Check, primary: str | None) -> tuple[bool, ...]:
-    """Returns a check's sort key: first checks against the candidate, then those to look at, then the primary metric's."""
+    """Returns a check's sort key: failed first, then those to look at, on all rows, of the champion, of the primary metric."""
     tone, decay = _tone(check), check.name == DECAY
     risk = (check.passed, tone != "red", tone != "amber" or decay)
     first = (*risk, check.slice is not None, check.name != CHAMPION, not decay)

@@ -102,11 +102,11 @@ def judge_first_model(
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
 ) -> BaselineTest | None:
-    """Returns the test of a first model, which replaces none, against the constant; None if no metric has a value.
+    """Returns the test of a first model, which replaces none, against the constant; None if enough rows give no metric a value.
 
-    The outcome is "better" if the primary metric is better beyond chance, or is not worse while another metric is better. It is
-    "worse" if a metric that the model was trained for is worse beyond chance. Otherwise it is "cannot tell", or "too few rows"
-    if `why_not_comparable` names a reason. The confidence holds for all metrics together (Bonferroni); few rows get Student's t.
+    The outcome is "worse" if a metric that the model was trained for is worse beyond chance; else "too few rows" if
+    `why_not_comparable` names a reason; else "better" if the primary metric is better beyond chance, or not worse while another
+    is better; else "cannot tell". The confidence holds for all metrics together (Bonferroni); few rows get Student's t.
 
     Args:
         metrics: the first is the primary one.
@@ -152,15 +152,15 @@ def judge_against_baseline(
     others: Floats | None = None,
     name: str = CONSTANT,
 ) -> BaselineTest | None:
-    """Returns the test of a candidate against a baseline, where there is a champion; None if no metric has a value.
+    """Returns the test of a later model against the constant, or of any model against `others`; None if no metric has a value.
 
-    The candidate wins if its primary metric, the first of `metrics`, is better. On few rows the value alone decides, so
-    that chance rejects no good model. From 1,000 rows on, the metric must be better beyond chance (the interval of the
-    gain is wholly above 0): by value alone, a model that learned nothing would pass in half of all cases. For auc, twice
-    the rows of the rarer class count; for ranking metrics, the groups. The candidate also wins if the primary metric is
-    not worse beyond chance and another metric is better beyond chance: a class of 95% leaves accuracy no room, and one
-    outlier can decide an RMSE. Only the value counts if `why_not_comparable` gives a reason (fewer than 20 rows, groups,
-    or rows of a class). A metric without a value is skipped; the next metric replaces a primary one without a value.
+    The candidate wins if its primary metric, the first of `metrics`, is better. On few rows (`count_units`) the value alone
+    decides, so that chance rejects no good model. From 1,000 on, the metric must be better beyond chance (the interval of the
+    gain is wholly above 0): else a model that learned nothing would pass in half of all cases. For auc, at most twice the rows
+    of the rarer class count; for ranking metrics, the groups with a positive label. The candidate also wins if the primary
+    metric is not worse beyond chance and another metric is better beyond chance: a class of 95% leaves accuracy no room, and
+    one outlier decides an RMSE. Only the value counts if `why_not_comparable` gives a reason (too few rows, units, groups, or
+    rows of a class). A metric without a value is skipped; the next metric replaces a primary one without a value.
 
     Args:
         others: the predictions of the baseline; None: those of the constant.

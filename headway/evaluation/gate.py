@@ -531,7 +531,7 @@ class ScoredModels:
         return measured(tuple(self.judging.values()), self.rows(table))
 
     def metrics_with_errors(self, table: pa.Table, metrics: Sequence[Metric]) -> MetricsWithErrors:
-        """Returns a model's value, gain over the constant and standard error, for each of these metrics."""
+        """Returns a model's value, gain over the constant and standard error, for each metric that has an error."""
         request = self.request
         return with_errors(
             self.task, self.rows(table), metrics, label=request.label, seed=request.seed, check=self.monitor.check

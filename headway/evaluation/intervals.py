@@ -167,13 +167,13 @@ class Sample:
 
     @cached_property
     def jackknifed(self) -> list[Rows]:
-        """Twenty subsets of the rows, each without another twentieth of the units."""
+        """Twenty subsets of the rows, each without another twentieth of the units; of at most `MOST_UNITS` random units."""
         rows, place = self._looked_at
         return [rows.at(place % BLOCKS != number) for number in range(BLOCKS)]
 
     @cached_property
     def thirds(self) -> list[Rows]:
-        """Twenty subsets of the rows, each with the rows of a random third of the units."""
+        """Twenty subsets of the rows, each with the rows of a random third of the units; of at most `MOST_UNITS` random units."""
         rows, place = self._looked_at
         count = min(self.units, MOST_UNITS)
         streams = (np.random.Philox(key=(self.seed, number + 1)) for number in range(BLOCKS))
@@ -312,7 +312,7 @@ def spread_of_sum(moved: Floats, effective: float) -> Spread | None:
 
 
 def with_likely_max(moved: Floats) -> Floats:
-    """Returns `moved` with its largest value raised to a size that a quarter of all such samples exceed, if that is larger.
+    """Returns `moved` with its largest value raised to a size that a quarter of such samples exceed, up to `MOST_REACH` times.
 
     Where a few rows carry most of the variance, a sample that lacks such a row has too small an error and too little
     skewness. To tell how heavy the tail is, a generalized Pareto distribution is fitted to the largest values (Zhang
@@ -446,8 +446,8 @@ def _quantile_of(values: Floats, at: float) -> float:
 
 
 def quantile(probability: float, freedom: float) -> float:
-    """Returns the quantile of Student's t distribution; infinite `freedom` means the normal one. From 2 degrees of freedom
-    on it is within 5% (Wallace, "Bounds on normal approximations to Student's and the chi-square distributions", 1959)."""
+    """Returns the quantile of Student's t distribution; infinite `freedom` means the normal one. From 2 degrees of freedom on it
+    is within 5% up to 0.975 (Wallace, "Bounds on normal approximations to Student's and the chi-square distributions", 1959)."""
     z = NormalDist().inv_cdf(probability)
     if math.isinf(freedom):
         return z
@@ -457,7 +457,7 @@ def quantile(probability: float, freedom: float) -> float:
 
 def tail(distance: float, error: float, freedom: float) -> float:
     """Returns the probability, by Student's t, of an estimate below `distance` if the true value is 0. From 4 degrees
-    of freedom on, the approximation is not too small."""
+    of freedom on, the approximation is at most 0.3% too small."""
     if error == 0:
         return 0.0 if distance < 0 else 1.0
     z = distance / error

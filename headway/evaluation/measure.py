@@ -205,7 +205,7 @@ def _threshold(request: MeasureRequest, decided: DecidedRows | None) -> dict[str
 
 def _with_names(request: MeasureRequest, table: Table, rows: Rows, decided: DecidedRows | None) -> dict[str, list[Any]]:
     """Returns the columns of a table, with names of classes in place of their indices. The confusion matrix uses the
-    final threshold. Other tables of decisions use, for each row, a threshold that was chosen on other rows."""
+    final threshold. Other tables of decisions use, for each row, one chosen on other rows, unless the config gives it."""
     if table.decides and decided is not None:
         rows = with_decisions(rows, decided.threshold) if table.name == CONFUSION.name else decided.rows
     columns = table.compute(rows)

@@ -81,7 +81,7 @@ def slice_text(name: str, value: str | None) -> str:
 
 def slice_rows(table: pa.Table, name: str, min_rows: int = 1) -> Iterator[tuple[str, NDArray[np.int64]]]:
     """Yields each value of a slice that at least `min_rows` rows have, with the indices of the rows that have it. A
-    null is the value "(null)". Values come in order, bins from low to high.
+    null is the value "(null)". Values come in the order of their texts, bins from low to high.
 
     Raises:
         DataError: the predictions lack a column, or one that is cut into bins holds no numbers.

@@ -87,7 +87,7 @@ class ThresholdRule(Frozen):
 def choose(rule: ThresholdRule, rows: Rows) -> float | None:
     """Returns the threshold that the rule chooses on these rows; predictions that reach it are decided positive.
     Among equally good thresholds it is the highest, or for a precision the lowest. None if no threshold satisfies the
-    rule, or a prediction is not a number."""
+    rule, a prediction is not a number, or no row has weight. A given value is returned as it is."""
     if rule.value is not None:
         return rule.value
     if not (rows.total > 0 and rows.known):
@@ -146,11 +146,11 @@ class DecidedRows:
 
 
 def decide_rows(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed: int = 0) -> DecidedRows | None:
-    """Returns the rows with decisions by the rule; None if the rule chooses no threshold on these rows.
+    """Returns the rows with decisions by the rule; None if the rule chooses no threshold on these rows, or no label is known.
 
     Args:
         rows: of a binary task.
-        given: the threshold, if other rows chose it; None: it is chosen on `rows`.
+        given: the threshold, if other rows chose it; None: it is the rule's fixed value, else it is chosen on `rows`.
     """
     fixed = given if given is not None else rule.value
     threshold = fixed if fixed is not None else choose(rule, rows)

@@ -252,8 +252,8 @@ class Verdict(Result):
 
     @property
     def brief(self) -> Self:
-        """A shorter verdict for the record of a run. It has no `worth`, only the first 50 of `left_out`, and of the
-        checks that passed on slices only those nearest to a threshold's limit."""
+        """A shorter verdict for the record of a run. It has no `worth`, only the first 50 of `left_out`, and of the checks
+        that passed on slices only those nearest to a threshold's limit and the notes on slices that were not checked."""
         passed = [check for check in self.checks if check.slice is not None and check.passed]
         met = [check for check in passed if check.name == THRESHOLD and check.value is not None]
         near = nearest_to_limits(met)
@@ -305,7 +305,7 @@ def is_better(compared: Sequence[Check], primary: str) -> bool:
 
 
 def nearest_to_limits(thresholds: Sequence[Check]) -> list[Check]:
-    """Returns, for each limit, the threshold check on a slice whose value is nearest to the limit."""
+    """Returns the check whose value is nearest to the limit, for each limit on all rows or on the slices by a column."""
     nearest: dict[tuple[object, ...], Check] = {}
     for check in thresholds:
         key = check.metric, check.slice, check.limit, check.allowed

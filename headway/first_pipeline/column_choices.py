@@ -112,7 +112,7 @@ def _useless(column: Column, seen: TypedRows, own: ColumnStatistics) -> str | No
 
 
 def _words(column: Column, seen: TypedRows) -> dict[str, Any] | None:
-    """Returns the config by which a text column is read as a list of words; None if its words hardly recur."""
+    """Returns the config by which a text column is read as a list of values or words; None if each text is one value."""
     if column.type != "bytes" or column.shape or column.name not in seen.rows.schema.names[:-1]:
         return None
     return list_config(seen.values(column.name))
@@ -151,7 +151,7 @@ def _is_text(values: pa.Array) -> bool:
 
 
 def _reading(rule: Parse) -> str:
-    """Returns the words for how a parse rule reads values, such as "seconds since 1970"; "" for plain numbers and ISO dates."""
+    """Returns the words for how a parse rule reads values, such as "seconds since 1970"; "" for others without a format."""
     if rule.is_epoch:
         return f"{rule.as_.removeprefix('epoch_')} since 1970"
     return f"of the form {rule.format}" if rule.format else ""

@@ -147,7 +147,7 @@ def _quoted(head: str, start: int, config: CsvConfig) -> _Table:
 
 
 def _rows(text: str, start: int, config: CsvConfig) -> tuple[_Rows, list[int]]:
-    """Returns the non-empty rows from line `start` on, as (line number, values), and the width of each unreadable row."""
+    """Returns the first 201 non-empty rows from line `start` on, as (line number, values), and each unreadable row's width."""
     lines = text.split("\n")[start:]  # as the reader of the file cuts them; str.splitlines does at \f and others too
     data = "\n".join(lines).encode()
     rules = QuoteRules(config, len(data))
@@ -198,7 +198,7 @@ def _comments(rows: _Rows) -> int:
 
 
 def _mended(rows: Sequence[list[str]], width: int) -> list[str] | None:
-    """Returns unique names for all columns if the header repeats a name, lacks several names, or is too short; else None."""
+    """Returns unique names for all columns if the header repeats or lacks a name (except an index's) or is short; else None."""
     if len(rows) < 2:
         return None
     names = [name.strip() for name in rows[0]]
@@ -219,7 +219,7 @@ def _is_index(names: Sequence[str], body: Sequence[list[str]]) -> bool:
 
 
 def _lacks_header(rows: Sequence[list[str]]) -> bool:
-    """Returns whether the first line is a row, not a header: its numbers, dates or times have the form of those below."""
+    """Returns whether the first line is a row, not a header: like those below in the form of its numbers, or in its words."""
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
     if len(rows) < 3 or not body:
         return False

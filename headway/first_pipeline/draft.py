@@ -58,7 +58,7 @@ class Draft:
 
 
 def read_source(source: dict[str, Any]) -> tuple[dict[str, Any], SourceSample]:
-    """Returns the source section and a sample of its rows. The section renames columns with a slash or outer blanks in the name.
+    """Returns the source section and sampled rows. It renames columns with a slash or outer blanks, unless names would clash.
 
     Raises:
         ConfigError, DataError: the files cannot be read.
@@ -75,7 +75,7 @@ def draft_of(source: Mapping[str, Any], look: SourceSample, label: LabelConfig, 
     """Decides on the label, the columns and the split; returns the draft of the pipeline.
 
     Raises:
-        ConfigError, DataError: the label does not exist, cannot be computed, or leaves nothing to learn.
+        ConfigError, DataError: the label does not exist or cannot be computed, there are too few rows, or nothing to learn from.
     """
     source, look, label = _renamed(dict(source), look, label)
     seen = typed_rows(look, label)

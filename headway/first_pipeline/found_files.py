@@ -41,11 +41,11 @@ _READY = re.compile(rf"(?i)(?<=/)({'|'.join(SPLIT_WORDS)})(?=/)")
 
 def found_source(data: str) -> dict[str, Any]:
     """Returns the section `source:` of pipeline.yaml for `data`: a file, a folder, a glob or a path with {span}. Keys with their
-    default value are left out. The path is written as in `data`.
+    default value are left out. A glob, or a path with {span}, stays as in `data`. Of a folder, the path may name the files.
 
     Raises:
-        ConfigError: there is no such file, or no file of a format that Headway reads.
-        DataError: a file cannot be read, or is empty.
+        ConfigError: there is no such file, none of a format that Headway reads, or a folder has files of several formats.
+        DataError: a file cannot be read, is empty, or has other columns than the first.
     """
     if "{" in data and storage.kind(data) is None:
         return _of_files(data, storage.matches(re.sub(r"\{[a-z]+\}", "*", data)))
@@ -170,7 +170,7 @@ def _columns(format: Format, path: str) -> list[str]:
 
 
 def _together(folder: str, files: list[str]) -> str:
-    """Returns a glob of the folder's files, so that a folder made there later does not match; if they lie deeper, the folder."""
+    """Returns a glob, which no folder made there later matches; the folder itself if files lie deeper or differ in suffix."""
     suffixes = [PurePosixPath(path).suffixes for path in files]
     endings = {"".join(of[-2:] if of and _PACKED.search(of[-1]) else of[-1:]) for of in suffixes}
     beside = all("/" not in path[len(folder) + 1 :] for path in files)
@@ -178,7 +178,7 @@ def _together(folder: str, files: list[str]) -> str:
 
 
 def spans_of(folder: str, files: list[str]) -> str | None:
-    """Returns the path of files whose names differ in a date, with a placeholder for the date; None if there is no date."""
+    """Returns the path of files that differ in one date, or lie in folders that do, with a placeholder for it; else None."""
     inside = [path[len(folder) :] for path in files]
     for pattern in (_DATE, _FOLDERS):
         found = [[*pattern.finditer(name)] for name in inside]
@@ -242,7 +242,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _by_content(path: str) -> Format:
-    """Returns the format that a file's first bytes show, for a file with an unknown ending; CSV if they are text."""
+    """Returns the format that a file's first bytes show, for a file with an unknown ending; CSV if they show none."""
     with storage.open_file(path) as file, storage.reading(path):
         head = file.read(_HEAD_BYTES)
     if not head:

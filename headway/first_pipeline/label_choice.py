@@ -95,7 +95,7 @@ def facts_of(label: pa.Array, statistics: ColumnStatistics, *, where: str) -> La
     """Returns the kind of the label, the task to set in the pipeline, a text about its values, and its rare classes.
 
     Raises:
-        DataError: a model cannot learn the label: it has one value only, or is text that differs in nearly every row.
+        DataError: a model cannot learn the label: it has one value only, or too many texts: over 1000, or over half the rows.
     """
     rows = len(label)
     if statistics.distinct < 2:

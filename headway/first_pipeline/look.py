@@ -109,11 +109,11 @@ def sample_source(config: SourceConfig) -> SourceSample:
 
 
 def typed_rows(look: SourceSample, label: LabelConfig) -> TypedRows:
-    """Returns the rows that have a label, in the types that a run would infer, with the label of each row.
+    """Returns the rows that have a label (of many rows some), in the types that a run would infer, with the label of each row.
 
     Raises:
-        ConfigError: the label names a column that does not exist, or cannot be computed.
-        DataError: the label has no value, or no row can be read.
+        ConfigError: the label names a column that does not exist, cannot be computed, or has no value in any row.
+        DataError: a column of the label has no value, or no row can be read.
     """
     for name in {*label.columns()} & {*look.names}:
         if look.sample.table.column(name).null_count == look.sample.table.num_rows:

@@ -112,5 +112,5 @@ def _commented(line: str, text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Returns the text with a blank for each control character, since YAML does not allow these in a comment."""
+    """Returns the text with a blank for each character that is not printable: YAML allows no control characters in a comment."""
     return "".join(c if c.isprintable() else " " for c in text)

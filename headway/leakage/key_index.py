@@ -107,7 +107,7 @@ class SpanIndex(Frozen):
 
 
 def indexed_keys(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, KeyColumns]:
-    """Returns the columns of each key to index, with their types: split.key, and the group if it is another column."""
+    """Returns the columns and types of each key to index: split.key, and another group column unless mode is time or by row."""
     types = {column.name: column.type for column in columns}
     keys: dict[KeyName, KeyColumns] = {}
     if config.key:
@@ -516,7 +516,7 @@ def _rank(column: Column) -> int:
 
 
 def _bits(array: pa.Array) -> Hashes | NDArray[np.uint32]:
-    """Returns a number for each value, its bits or a hash: equal values have equal numbers."""
+    """Returns a number for each value: its bits or a hash. Values of equal bits have equal numbers."""
     kind = array.type
     if pa.types.is_float32(kind):
         return np_view(pc.fill_null(array, _NULL_FLOAT) if array.null_count else array, np.dtype(np.uint32))

@@ -58,7 +58,7 @@ Returns the first row of each hash in each split, in the order of the spans. Row
 def prove(
     config: SplitConfig, spans: Sequence[IndexedSpan], parts: Mapping[str, Sequence[SpanSplit]], find_rows: RowFinder
 ) -> Proof:
-    """Returns the proof: statements that splits share no keys, times or rows, or else findings.
+    """Returns the proof: statements of what holds or was not checked, findings of what does not hold, and figures by split.
 
     Args:
         spans, parts: the spans in order of time, and the parts of each split, from `window_splits`.
@@ -235,7 +235,7 @@ class _Prover:
 
 
 def warn_of_few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
-    """Warn if all rows have few keys (`keys`: number by split). As a sample, eval is only as large as its number of keys."""
+    """Warn if all rows, or eval's, have few keys (`keys`: number by split). Eval is a sample of only as many rows as keys."""
     total, judging = sum(keys.values()), keys.get("eval", 0)
     if (total >= FEW_KEYS and judging >= FEW_EVAL_KEYS) or total * 2 >= window.rows:
         return

@@ -245,7 +245,7 @@ def _bins(rows: Rows) -> tuple[_Ranked, NDArray[np.uint8]]:
 
 
 def calibration_bins(rows: Rows) -> list[dict[str, float | int]]:
-    """Returns ten bins of equal weight by predicted probability. Each has low, high, rows, weight, prediction_mean
+    """Returns ten bins of about equal weight by predicted probability. Each has low, high, rows, weight, prediction_mean
     and label_mean. Rows with equal predictions are in one bin, so there may be fewer bins."""
     ranked, which = _bins(rows)
     mass = ranked.weight
@@ -270,7 +270,7 @@ def calibration_bins(rows: Rows) -> list[dict[str, float | int]]:
 
 
 def _outcomes(rows: Rows) -> Floats:
-    """Returns, as 1 or 0, whether each row is a true positive, a false positive, and a false negative at 0.5. [rows, 3]"""
+    """Returns by row 1 or 0: true positive, false positive, false negative at 0.5; NaN without a prediction. [rows, 3]"""
     flagged, positive = decided(rows.prediction), rows.label > 0.5
     counts = np.empty((len(rows), 3))
     counts[:, 0], counts[:, 1], counts[:, 2] = flagged & positive, flagged & ~positive, ~flagged & positive

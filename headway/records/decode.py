@@ -133,7 +133,7 @@ def _parsed(record: bytes, *, packed: bool) -> Any:
 
 def features(record: bytes) -> dict[str, tuple[bytes, Any]]:
     """Returns each feature of an Example in its usual form (`usual_form`), by name: the tag of the feature's list (BYTES,
-    FLOATS or INTS; b"" if the feature is empty), and the values.
+    FLOATS or INTS; b"" if it has no list), and the values.
 
     Raises:
         ValueError: the bytes are no Example.

@@ -129,8 +129,8 @@ def write_examples(parts: Mapping[str, Sequence[Part]], out: Path) -> dict[str, 
         The number of rows that were written, by the split's name.
 
     Raises:
-        ConfigError: `out` exists, or cannot be written.
-        DataError: there are no rows, or a shard is damaged.
+        ConfigError: `out` exists, or its folder is not writable. StoreError: the disk is full.
+        DataError: there are no parts, or a shard is damaged.
     """
     check_free(out)
     first = next((part for split_parts in parts.values() for part in split_parts), None)

@@ -105,7 +105,7 @@ def read_records(path: Path) -> Iterator[bytes]:
     """Yields the records of a TFRecord file, plain or gzip, after a check of their checksums.
 
     Raises:
-        DataError: the file cannot be read, or is damaged; the error names the file, and where the damaged record begins.
+        DataError: the file cannot be opened, or is damaged; it names the file and, unless gzip is broken, the record's place.
     """
     try:
         file = path.open("rb")
@@ -184,7 +184,7 @@ Group = tuple[pa.RecordBatch, list[int]]
 def group_starts(
     column: pa.Array, hashes: NDArray[np.uint64] | None = None, before: np.uint64 | None = None
 ) -> NDArray[np.int64]:
-    """Returns the index of each row at which a group begins, int64, ascending. A group is a run of rows with one value.
+    """Returns the index of each row at which a group begins, int64, ascending. A group is one null or a run of one value.
 
     Args:
         column: the group column, of scalars.

@@ -112,10 +112,10 @@ def clean(store: Store, keep_runs: int, keep_versions: int | None, *, dry_run: b
 
 
 def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -> list[Garbage]:
-    """Returns the garbage that `remove` would delete, with reasons; deletes nothing.
+    """Returns the garbage that `remove` would delete if it is not in use, with reasons; deletes nothing.
 
     Args:
-        keep_versions: the number of each model's newest versions to keep, besides those that pointers name; None: all.
+        keep_versions: how many newest versions of a model to keep, besides its last champions, anchor and aliases; None: all.
     """
     models = [registry.Registry(store, name) for name in registry.model_names(store)]
     garbage = [item for model in models for item in _of_model(model, keep_versions)]

@@ -79,7 +79,7 @@ def leased_version(
         note: called with a message if the lease cannot be written, so that nobody knows of this reader.
 
     Raises:
-        StoreError, ConfigError: as `Registry.named`, and also if a byte of the version has changed.
+        StoreError, ConfigError: as `Registry.named`; also if a byte of the version has changed, or it is being removed (Locked).
     """
     for attempt in range(_MOVED):
         number = registry.number(name)

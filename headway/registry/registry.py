@@ -73,7 +73,7 @@ class Registry(Versions):
         The first part is read from lineage.json in the version's folder, which outlives the run's record and outputs.
 
         Raises:
-            StoreError: lineage.json is missing or damaged, or has another format.
+            StoreError: lineage.json is missing or damaged, or has another format; or champion.json is damaged.
         """
         path = version.path / LINEAGE
         try:
@@ -97,7 +97,7 @@ class Registry(Versions):
 
     def anchor(self) -> int | None:
         """Returns the number of the anchor, often an older version, with which the gate also compares candidates with newer
-        data. It was the last to be promoted as better or chosen by a person. None before the first promotion."""
+        data. It was the last to be promoted as the first or a better model, or chosen by a person. None before any."""
         return anchor_of(self.history())
 
     def champion_or_nobody(self) -> int:
@@ -116,7 +116,7 @@ class Registry(Versions):
         return (number for number in earlier if number not in gone and number in there)
 
     def rolled_back(self) -> dict[int, str]:
-        """Returns, by version number, when and why a version was rolled back, unless it was promoted again since."""
+        """Returns, by version number, when and why a version was rolled back, unless it was the champion again since."""
         gone: dict[int, str] = {}
         for event in self.history():
             if event.kind == "rollback" and event.previous is not None:
@@ -210,7 +210,7 @@ class Registry(Versions):
     def rollback(
         self, to: int | None = None, *, reason: str = "asked for", force: bool = False, against: int | None = None
     ) -> Event:
-        """Make an earlier version the champion again: `to`, or the champion before the present one.
+        """Make an earlier version the champion again: `to`, or the latest earlier champion that was not rolled back or removed.
 
         Args:
             force: allow a version `to` that was itself rolled back.

@@ -52,7 +52,7 @@ Shape = tuple[()] | tuple[int | None]
 
 
 class ColumnConfig(Frozen):
-    """The config of one column. What is not set is inferred."""
+    """The config of one column. `type`, `shape`, `parse` and `nullable` are inferred if not set."""
 
     type: Literal["int", "float", "string"] | None = Field(
         default=None, description="int, float or string, whatever the sample shows; none: inferred"
@@ -275,7 +275,7 @@ def no_column(name: str, names: Sequence[str], where: str | None = None) -> Conf
 
 
 def suggest(name: str, names: list[str], cutoff: float = 0.6) -> str:
-    """Returns the fix for an unknown name: the most similar known name, or a list of all known names."""
+    """Returns the fix for an unknown name: the most similar known name, or if none is similar a list of up to 40 known names."""
     return did_you_mean(name, names, f"there is: {some(names, _LISTED)}", cutoff)
 
 

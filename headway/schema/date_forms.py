@@ -54,7 +54,7 @@ def pattern_of(form: str) -> str:
     """Returns a regular expression for a strptime form, with a named group for each part of a date or time.
 
     Raises:
-        ValueError: the form has unsupported codes, or its codes do not make a date.
+        ValueError: the form has an unsupported code, or a code twice, or its codes do not make a date or time.
     """
     pattern, codes, place = "", set[str](), 0
     while place < len(form):
@@ -139,8 +139,8 @@ def parse_dates(texts: pa.Array, form: str | None, *, clock: bool) -> tuple[pa.A
 
 
 def iso_times(texts: pa.Array, unit: Temporal) -> pa.Array:
-    """Parse ISO 8601 texts to int64 in `unit`; null for any other text. A time without a zone is UTC. With the unit date, a text
-    must be a date without a time."""
+    """Parse ISO 8601 texts to int64 in `unit`; null for any other text, and for a time that int64 cannot hold. A time without a
+    zone is UTC. With the unit date, a text must be a date without a time."""
     per_day = PER_DAY["date" if unit == "date" else "timestamp"]
     return convert_unit(parse_dates(texts, None, clock=unit != "date")[0], per_day, PER_DAY[unit])[0]
 

@@ -124,7 +124,7 @@ def durations(texts: pa.Array) -> pa.Array:
 
 
 def _seconds(texts: pa.Array, pattern: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Returns the seconds of each text, and a mask of the texts that the pattern matches."""
+    """Returns the seconds of each text, and a mask of the texts that fit: they match, and hours with am or pm are 1 to 12."""
     match = pc.extract_regex(texts, pattern)
     parts = {
         match.type.field(i).name: pc.fill_null(pc.struct_field(match, i), "") for i in range(match.type.num_fields)

@@ -248,7 +248,7 @@ def _shape(feature: Any, where: str) -> Shape:
 
 
 def _check_range(name: str, kind: StoredType, bounds: tuple[float | None, float | None], where: str) -> None:
-    """Raise ConfigError if a column's range is empty, or does not suit the column's type."""
+    """Raise ConfigError if a column's range is empty, has an end that bounds nothing, or does not suit the column's type."""
     for end, value in zip(("min", "max"), bounds, strict=True):
         if value is None:
             continue

@@ -66,8 +66,8 @@ def infer(
         keys: columns whose values are compared. Float32 may not make two of their values equal.
 
     Raises:
-        ConfigError: a column does not exist, or has a type that Headway cannot store.
-        DataError: a column's type differs between the files.
+        ConfigError: a configured or needed column does not exist, or cannot be stored.
+        DataError: a column's type differs between the files, or a column cannot be read.
     """
     names = list(sample.table.column_names)
     for name in [*configs, *sorted(needed)]:
@@ -260,9 +260,9 @@ class _ColumnSample:
     def _stored_reals(self, parse: Parse | None) -> tuple[StoredType, Parse | None, pa.ChunkedArray]:
         """Returns the stored type, the parse rule and the values of a column of real numbers.
 
-        The type is float32 if distinct values stay distinct in it. If not, a column of mostly whole numbers is stored as int64,
-        and a key as text. Any other column is stored as float32 all the same. Each of these cases adds a note, the last one only
-        if much is lost."""
+        The type is float32 if distinct values stay distinct in it. If not, mostly whole numbers become int64, unless they have a
+        parse rule, come from a format that spells numbers as text, or are compared and no key. Any other key is read as text. The
+        rest is float32 all the same. Each of these cases adds a note, the last one only if much is lost."""
         name, values = self.name, self.values
         loss = float32_loss(values, Column(name=name, type="float32", nullable=True, parse=parse))
         if loss is None:
@@ -328,7 +328,7 @@ def _too_large(values: pa.ChunkedArray) -> str | None:
 
 
 def _one_length(values: pa.ChunkedArray) -> int | None:
-    """Returns the length that all sampled lists have; None if they differ, are too few to tell, or often hold nulls."""
+    """Returns the length of all sampled lists; None if it differs, is 0 or fixed by the type, or for few lists or many nulls."""
     if not is_list(values.type) or pa.types.is_fixed_size_list(values.type):
         return None
     lengths = pc.unique(pc.list_value_length(values).drop_null())

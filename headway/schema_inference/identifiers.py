@@ -69,7 +69,7 @@ def named_as_identifier(name: str) -> bool:
 
 
 def meaning_of(name: str, values: pa.ChunkedArray | pa.Array) -> Meaning | None:
-    """Returns "identifier" or "category" if a column's values name things; None for quantities, words and times.
+    """Returns "identifier" or "category" if a column's values name things; None for quantities, words, times and few rows.
 
     Args:
         values: in the order of the rows. Only integers and text can be identifiers.

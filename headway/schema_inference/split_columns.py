@@ -66,7 +66,7 @@ def few_distinct(sample: Sample, columns: Sequence[Column], label: Collection[st
     Equal rows are then no leak. A split that kept them together would divide a few combinations of values, not rows. False if
     equal rows belong to one thing, such as a patient, and must stay together. Two signs show this: one column alone tells nearly
     all distinct rows apart; or whichever column is left out, nearly all still differ in the others. False also for copies, which
-    are equal rows with equal labels.
+    are equal rows with equal labels, for a small sample, and where a column holds lists.
 
     Args:
         columns: the columns that are hashed.

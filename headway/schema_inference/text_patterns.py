@@ -305,7 +305,7 @@ def _other_sign(texts: pa.Array, rule: Parse) -> str:
 
 
 def _other_unit(given: _Texts, numbers: pa.Array) -> tuple[str, str] | None:
-    """Returns two values with different currencies, or one with % and one without any sign (44% and 0.53); else None."""
+    """Returns two values with different units ($ and €, or $ and %), or one with % and one without (44% and 0.53); else None."""
     read = pc.match_substring_regex(numbers, _NUMBER)
     texts, numbers = given.texts.filter(read), numbers.filter(read)
     written = pc.and_(pc.not_equal(numbers, texts), pc.match_substring_regex(texts, _CURRENCY_OR_SHARE))
@@ -349,7 +349,7 @@ def _measures(given: _Texts, order: tuple[Kind, ...]) -> Recognized | None:
 
 
 def _dates(given: _Texts, *, wanted: bool) -> Recognized | None:
-    """Returns the rule for dates: the one form that reads most of the texts. If not `wanted`, only a note. None: no dates."""
+    """Returns the rule for dates if one form reads nearly all texts; only a note if in doubt or not `wanted`. None: no dates."""
     first = given.texts.slice(0, _FIRST).to_pylist()
     dated = [text for text in first if len(re.findall("[0-9]", text)) >= 3 and not text.isdigit()]
     if 2 * len(dated) < len(first) or not dated:

@@ -49,7 +49,7 @@ _SPANS, _LEAST_SAMPLE = 24, 1000
 
 
 class InputFile(Frozen):
-    """One raw file. Two are equal if their paths, sizes and checksums are equal, whatever the time of their last change."""
+    """One raw file. Two are equal if all their fields but the time of the last change are equal."""
 
     path: str
     bytes: int
@@ -219,7 +219,7 @@ def sample_spans(source: Source, spans: Sequence[Sequence[InputFile]], rows: int
 
 def sampled(tables: Sequence[pa.Table], rows: int, *, evenly: bool = False) -> Sample:
     """Returns a sample of the first `rows` rows of all tables together; if `evenly`, as many rows from each table. A column whose
-    types differ becomes text. If it cannot become text, it is null, and `Sample.conflicts` says why."""
+    types differ gets a common type, else becomes text. If it cannot become text, it is null, and `Sample.conflicts` says why."""
     share = -(-rows // len(tables)) if evenly else rows
     parts = [table.slice(0, share) for table in tables]
     named: dict[str, list[pa.Field]] = {}
@@ -300,7 +300,7 @@ def rows_of_range(rows: int, columns: int, whole: int | None = None) -> int:
 
 
 def rechunk(chunk: Chunk) -> Iterator[Chunk]:
-    """Cuts a chunk into chunks of about BATCH_ROWS rows. None is much smaller, since each chunk costs some milliseconds. The
+    """Cuts a chunk into equal chunks of about BATCH_ROWS rows; a smaller one stays whole. Each chunk costs some milliseconds. The
     first chunk carries all malformed rows, and exists even if there is no good row."""
     rows = chunk.batch.num_rows
     size = max(1, -(-rows // max(1, round(rows / BATCH_ROWS))))
@@ -481,7 +481,7 @@ def wrong_format_error(path: str, expected: Format) -> DataError | None:
 
 
 def format_of(head: bytes) -> Format | None:
-    """Returns the format that a file's first bytes show; None for text, which may be CSV, and for unknown bytes."""
+    """Returns the format that a file's first bytes show; None for text that may be CSV, and for unknown bytes."""
     for name, format in FORMATS.items():
         if format.magic and head.startswith(format.magic):
             return name

@@ -68,7 +68,7 @@ def spans(config: SourceConfig) -> list[str]:
     """Returns the sorted names of the spans that have files; only "all" if the path has no placeholder for spans.
 
     Raises:
-        ConfigError: no file matches.
+        ConfigError: no file matches, or a folder holds rows without a date.
     """
     if not config.has_spans:
         paths_of(config, ONE_SPAN)
@@ -246,11 +246,11 @@ def _only_hidden(hidden: list[str], pattern: str) -> ConfigError:
 
 
 def files(config: SourceConfig, span: str) -> tuple[InputFile, ...]:
-    """Returns the span's files, sorted by path. Each file is read once, to compute its checksum.
+    """Returns the span's files as `paths_of` orders them, a table of images last. Each is read once, to compute its checksum.
 
     Raises:
         ConfigError: the span has no files.
-        DataError: a file cannot be read, or is empty.
+        DataError: a file cannot be read; or it is empty, and the format is not images.
     """
     paths = paths_of(config, span)
     if config.format == "images" and config.images.table is not None:

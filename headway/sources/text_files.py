@@ -55,7 +55,7 @@ class TextFile:
     """One text file, read by lines or in blocks of whole lines.
 
     Raises:
-        DataError: raised by every method if the file cannot be read, is cut off, or holds no text.
+        DataError: it cannot be read, or holds no text. Methods raise it if reading fails; `part` and `blocks` if it is cut off.
     """
 
     def __init__(self, path: str, encoding: str | None = None):
@@ -192,7 +192,7 @@ class TextFile:
             return lines
 
     def _stop(self, file: pa.NativeFile, start: int, stop: int, end: int) -> int:
-        """Returns where a block ends: after the last line end in [start, stop), else after the next one; at most at `end`."""
+        """Returns where a block ends: at `end` if `stop` is `end`, else after the last line end before `stop`, or the next."""
         if stop == end:
             return end
         low = stop

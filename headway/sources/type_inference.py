@@ -136,7 +136,7 @@ def _description(misfits: pa.Array) -> str:
 
 @dataclass(frozen=True)
 class Float32Loss:
-    """The number of `distinct` values of a column as float64, and the number `left` after rounding to float32."""
+    """The number of `distinct` values in a sample of a column, and the number `left` after rounding to float32."""
 
     distinct: int
     left: int

@@ -71,7 +71,7 @@ class NumberLimits:
 
     @classmethod
     def of(cls, columns: int) -> Self:
-        """Returns the limits of each of `columns` columns: about 2 Mi distinct values in all, and small sketches beyond 512."""
+        """Returns the limits of each of `columns` columns: 65,536 values, beyond 32 columns fewer; small sketches beyond 512."""
         distinct = min(MAX_DISTINCT, max(_LEAST_DISTINCT, MAX_ALL // max(columns, 1)))
         return cls(distinct, SMALL if columns > _MOST_USUAL else USUAL)
 
@@ -327,7 +327,7 @@ class ColumnStatistics:
     @property
     def is_few_values(self) -> bool:
         """Whether the distinct values are so few that `auto` reads integers as categories: at most 50, and at most a tenth of the
-        number of rows (two values always pass)."""
+        number of rows with a value (two values always pass). False if not `complete`."""
         return self.complete and self.distinct <= min(_FEW_VALUES, max(2, self.present // _ROWS_PER_VALUE))
 
     @property
@@ -337,7 +337,7 @@ class ColumnStatistics:
 
     @property
     def distinct(self) -> int:
-        """The number of distinct finite values. Unless `complete`, it is an estimate with the standard error `distinct_error`."""
+        """The number of distinct finite values. Unless `complete`, an estimate with the relative error `distinct_error`."""
         if self.sketches is not None:
             return self.sketches.distinct()
         return len(self.text if self.text is not None else self.numbers)  # type: ignore[arg-type]
@@ -385,11 +385,11 @@ class ColumnStatistics:
         return np.diff(upto[places]).astype(np.float64)
 
     def top(self, k: int | None = None, min_count: int = 1) -> list[tuple[Any, int]]:
-        """Returns the `k` most frequent values (None: all) that occur in at least `min_count` rows, as (value, number of rows).
-        The most frequent comes first. Values of equal frequency rise.
+        """Returns the `k` most frequent values (None: all) that occur at least `min_count` times, as (value, how often).
+        The most frequent comes first. Values of equal frequency rise. Of lists the elements are counted.
 
         Raises:
-            ValueError: there were too many distinct values to count them all.
+            ValueError: not all values were counted, because of too many distinct numbers or a long text.
         """
         if self.text is not None:
             words, occurrences = self.text.top(k, min_count)
@@ -542,7 +542,7 @@ class Sketches:
             self._hashes = _distinct(np.concatenate([self._hashes, hashes]))[: self.size.hashes].copy()
 
     def _whole(self) -> Any:
-        """Returns the t-digest of all values, pending ones included. The stored t-digest does not change."""
+        """Returns the t-digest with every 8th of the pending values added, as a copy; the stored one if none is to be added."""
         values = _every_8th(self._waiting) if self._waiting else np.zeros(0)
         if not len(values):
             return self._digest

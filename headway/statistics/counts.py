@@ -162,8 +162,8 @@ class TextCounts:
             self.add_run(run)
 
     def spill(self, keep: int) -> int:
-        """Add up the pending counts. If more than `keep` bytes then remain in memory, write these to a run on disk. Returns the
-        number of bytes that are left in memory."""
+        """Add up the pending counts. If more than `keep` bytes then remain in memory, write these to a run on disk, if the
+        budget has a folder. Returns the number of bytes that are left in memory."""
         values, counts = self._fold()
         if self._bytes > keep and self._budget.folder is not None:
             run = write_run([self._sorted()], self._budget.folder)

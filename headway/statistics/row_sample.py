@@ -213,7 +213,7 @@ Rows = NDArray[np.int64]
 
 
 class LabelSample:
-    """A sample with equally many rows per class of the label: of each class the rows of least priority."""
+    """A sample with room for equally many rows per class of the label: of each class the rows of least priority."""
 
     def __init__(self, rows: int, *, off: bool = False):
         self.rows, self.off = rows, off
@@ -226,7 +226,7 @@ class LabelSample:
         return cls(rows_for(columns))
 
     def choose(self, label: pa.Array, priority: Hashes) -> list[tuple[RowSample, Rows]]:
-        """Returns, for each class, its sample and the positions of the batch's rows that are candidates for it. Empty if off.
+        """Returns each class's sample with the positions of the batch's rows that are candidates for it, if any. Empty if off.
 
         Args:
             priority: the priority of each row, as `RowSample.choose` returns it.
@@ -268,7 +268,7 @@ class LabelSample:
             sample.add(priority[own], sampled.take(pa.array(places[own])))
 
     def _know(self, classes: list[int] | None) -> bool:
-        """Make room for the hashes of classes (None: unknown). If there are too many, turn the sample off and return False."""
+        """Make room for the hashes of classes (None: unknown). If unknown or too many, turn the sample off and return False."""
         new = [] if classes is None else [value for value in classes if value not in self._classes]
         if classes is None or len(self._classes) + len(new) > MOST_CLASSES:
             self.off, self._classes = True, {}

@@ -259,7 +259,7 @@ def merge_all(folders: Sequence[Path], columns: Sequence[Column], *, spill: Path
 
 
 def summary(statistics: SplitStatistics, top: int = 5) -> list[dict[str, Any]]:
-    """Returns a row of JSON values for each column, with its `top` most frequent values. A figure that does not exist is None."""
+    """Returns each column's row of JSON values, with the `top` most frequent ones if all were counted. A figure may be None."""
     return [_summary(column, top) for column in statistics.columns.values()]
 
 

@@ -38,7 +38,7 @@ _RIGHTS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 @contextlib.contextmanager
 def writing(root: Path) -> Iterator[None]:
-    """Turn OSErrors in the block for a full, read-only or forbidden disk into StoreErrors with path and fix.
+    """Turn the OSErrors in the block that `FIXES` has, such as for a full disk, into StoreErrors with path and fix.
 
     Other errors pass unchanged. A missing permission outside of `root` passes too, since that file is not the store's.
     """
@@ -130,7 +130,7 @@ def copy_tree(source: Path, target: Path, *, link: bool = False) -> None:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Hard-link the file `source` as `target`. If `target` is on another disk, or the disk has no hard links, copy it."""
+    """Hard-link the file `source` as `target`. If that fails (another disk, no hard links, `target` exists), copy it there."""
     try:
         os.link(source, target)
     except OSError:

@@ -41,7 +41,7 @@ Item = TypeVar("Item")
 
 
 class Bucket:
-    """The objects below one prefix of a bucket. Keys are relative to the prefix. It has the same methods as `objects.Folder`.
+    """The objects below one prefix of a bucket. Keys are relative to the prefix. It has all methods of `objects.Folder`.
 
     Args:
         url: s3://bucket/path or gs://bucket/path.
@@ -188,7 +188,7 @@ class Bucket:
         return self._put(key, data, mode={"e_tag": e_tag} | ({"version": version} if version else {}))
 
     def _put(self, key: str, data: bytes, *, mode: Any) -> str | None:
-        """Put an object, and return its new tag. None: `mode` is "create" and the key exists, or a tag that the key lacks."""
+        """Put an object, and return its tag. None: `mode` forbids it and the key has other data or none."""
         try:
             return self._call(key, lambda client: _tag(client.put(key, data, mode=mode, use_multipart=False)))
         except FileNotFoundError:

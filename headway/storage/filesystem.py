@@ -106,7 +106,7 @@ def _filesystem(scheme: str) -> Any:
 
 
 def client_of(url: str) -> Any:
-    """Returns the obstore client for a folder in a bucket. Region, endpoint and timeouts are those of the pyarrow filesystem."""
+    """Returns the obstore client for a folder in a bucket. For S3 it has the region, endpoint and timeouts of pyarrow's."""
     from obstore.store import GCSStore, S3Store
 
     filesystem, path = resolve(url)

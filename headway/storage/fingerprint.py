@@ -21,7 +21,7 @@ Key = dict[str, Any]
 
 
 def canonical(key: Any) -> str:
-    """Returns a value as JSON with sorted keys and no spaces. Equal values give the same text on every machine."""
+    """Returns a value as JSON with sorted keys and no spaces. A value gives the same text on every machine; 1 and 1.0 differ."""
     return json.dumps(key, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
 
 

@@ -249,7 +249,7 @@ def is_gone(owner: dict[str, Any], time: float) -> bool:
 
 
 def is_held(owner: dict[str, Any], time: float) -> bool:
-    """Returns whether the lock's holder `owner` counts as alive: its lease has not ended at `time`, or it lives on this host."""
+    """Returns whether the lock's holder `owner` counts as alive: on this host while it lives, else until its lease ends."""
     return not is_gone(owner, time) or (
         is_on_this_host(owner) and is_alive(owner.get("pid", 0), str(owner.get("process_started", "")))
     )

@@ -75,7 +75,7 @@ def _state(pid: int) -> tuple[str, str]:
 
 
 def is_alive(pid: int, began: str = "") -> bool:
-    """Returns whether a process with this pid is alive on this host. With `began`, its start time must be `began`, too."""
+    """Returns whether a process with this pid is alive on this host. Its start time, if known, must be `began` (if given)."""
     if pid <= 0:
         return False
     try:

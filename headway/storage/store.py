@@ -48,7 +48,7 @@ def open_store(where: str | Path, cache: Path | None = None) -> Store:
     """Open the store at `where`: a folder, s3://bucket/path or gs://bucket/path. Raises ConfigError for another scheme.
 
     Args:
-        cache: for a store in a bucket, the folder of its working copy; by default one below ~/.cache/headway.
+        cache: for a store in a bucket, the folder of its working copy; by default `default_cache`.
     """
     text = str(where)
     if "://" not in text:
@@ -88,10 +88,10 @@ class Store:
         return path.relative_to(self.root).as_posix()
 
     def create(self) -> None:
-        """Check the bucket, and make the missing folders of the store. Only owner and group can read the new folders.
+        """Check the bucket, and make the missing folders of the store. Only owner and group can read a new store.
 
         Raises:
-            StoreError: the disk is full, a permission is missing, or a file has the name of a folder.
+            StoreError: the bucket is not usable, the disk is full, a permission is missing, or a file has the name of a folder.
         """
         self.objects.check()
         with writing(self.root):
@@ -317,7 +317,7 @@ class Store:
 
     @contextlib.contextmanager
     def open(self, stage: str, fingerprint: str, key: Key, *, resumes: bool = False) -> Iterator[Staging]:
-        """Yields a temporary folder for a new output. The caller writes files there and calls `commit`; else it is deleted.
+        """Yields a new output in a temporary folder. The caller writes files there and calls `commit`; else they are deleted.
 
         Args:
             resumes: take over the folder of a dead process that was writing the same output, with its files.
@@ -404,7 +404,7 @@ class Store:
             yield folder / name, problem
 
     def sweep(self) -> list[Path]:
-        """Delete temporary folders of dead processes, and old upload attempts that no manifest names. Returns their paths."""
+        """Delete dead processes' temporary folders, except resumable ones, and old unused upload attempts; returns the paths."""
         asides = list(self.staging.iterdir()) if self.staging.is_dir() else []
         # the registry writes beside its target, since serving/ may be a disk of its own
         for pattern in ("models/*", "serving/*", "runs", "locks"):
@@ -440,8 +440,8 @@ class Store:
 
 
 def _resumable(path: Path) -> bool:
-    """Returns whether a dead process's temporary folder has finished ranges that are less than a day old. The next run of the
-    same step takes such a folder over."""
+    """Returns whether a dead process's temporary folder has a folder for finished ranges that changed less than a day ago. The
+    next run of the same step takes such a folder over."""
     try:
         return time.time() - (path / RANGES).stat().st_mtime < ORPHAN_SECONDS
     except OSError:

@@ -60,7 +60,7 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column], keys: Collection[st
         keys: the names of key columns. In a float32 one, a number beyond 2^24 that float32 would round does not fit.
 
     Raises:
-        DataError: a column is missing, or its raw type can never become the stored one (a list as a number).
+        DataError: a column is missing or there twice, or its raw type can never become the stored one (a list as a number).
     """
     arrays: list[pa.Array] = []
     tables: list[pa.Table] = []
@@ -143,8 +143,8 @@ def coerced_with_mask(raw: pa.Array, column: Column) -> tuple[pa.Array, _Mask]:
 
 
 def raw_type(column: Column) -> pa.DataType:
-    """Returns the type in which a reader should read a column: a dictionary for text that repeats, and doubles for numbers
-    (float32 would turn 1e99 into infinity, and coercion could not reject it). For a list: a list of this type."""
+    """Returns the type in which to read a column: text if it is parsed or split; a dictionary for text that repeats; doubles for
+    float32, which would turn 1e99 into infinity; else the stored type. For a list: a list of this type, without dictionary."""
     if column.separator is not None or column.parse is not None:
         return pa.binary()
     if column.shape:
@@ -433,7 +433,7 @@ def _time_to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bo
 
 
 def _whole(value: Any) -> int | None:
-    """Returns the int64 that equals a number, or a text of hexadecimal digits. None if no int64 does."""
+    """Returns the int64 that equals a number (None if none does), or the int64 whose bits a text of hexadecimal digits gives."""
     if isinstance(value, str):  # Arrow reads the sixteenth digit as a sign
         bits = int(value, 16)
         return bits - 2**64 if bits >= 2**63 else bits

@@ -559,7 +559,7 @@ def _names(node: ast.expr) -> list[str]:
 
 
 def _constants(node: ast.expr) -> list[object]:
-    """Returns the numbers and texts in a part of an expression, without the names in col("name")."""
+    """Returns the numbers, texts, True and False in a part of an expression, without the names in col("name")."""
     named = {id(call.args[0]) for call in ast.walk(node) if isinstance(call, ast.Call) and call.args and _is_col(call)}
     return [
         part.value

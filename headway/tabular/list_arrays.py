@@ -69,8 +69,8 @@ def escaped(array: pa.Array) -> pa.Array:
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """Returns an array in the types that columns are read from. Converts views, bytes of a fixed size, run-end encoding,
-    extension types, dictionaries of nested values, and nulls among the words of a dictionary."""
+    """Returns an array in the types that columns are read from. Converts views of text or bytes, bytes of a fixed size, run-end
+    encoding, extension types, dictionaries of nested values, and nulls among the words of a dictionary."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return plain(array.storage)

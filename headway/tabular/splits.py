@@ -227,7 +227,7 @@ def _refuse_nulls(config: SplitConfig, values: pa.Array) -> None:
 
 
 def stored_value(text: str, column: Column, *, where: str) -> Any:
-    """Returns a value of the config in the form in which a column is stored: days, microseconds, a number, or bytes.
+    """Returns a value of the config in the form in which a column is stored: a time in the column's unit, a float, or bytes.
 
     Raises:
         ConfigError: `text` is not a value of the column's type.
@@ -381,7 +381,7 @@ class RowSplit:
         """The names of the columns that are read for the split only."""
 
     def types(self, names: Collection[str] | None, types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-        """Returns the types in which to read columns: `types`, and those of the columns that are read for the split only.
+        """Returns the types to read columns in: `types`, with those of the split's own columns, and text where it hashes text.
 
         Args:
             names: the names of the columns in the file; None: every column can be read.

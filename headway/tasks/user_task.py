@@ -80,9 +80,9 @@ class UserTask(Task):
         """Returns None, since Headway does not know what the user's predictions mean."""
 
     def tables_for(self, rows: Rows) -> tuple[Table, ...]:
-        """Returns the tables that the values allow. Labels 0 or 1 allow the tables of a binary task if predictions
-        are probabilities, else the tables that need only the order of scores. One probability per class allows the
-        tables of classes. Numbers allow residuals."""
+        """Returns the tables that the values allow. Labels 0 or 1 allow the tables of a binary task if predictions are
+        probabilities; else, if the labels are classes, the tables that need only the order of scores. One probability per class
+        allows the tables of classes. Other numbers allow residuals."""
         label, prediction = rows.label, rows.prediction
         probable = bool(((prediction >= -ROUNDING) & (prediction <= 1 + ROUNDING)).all())
         if self.wide:

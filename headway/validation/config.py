@@ -81,7 +81,7 @@ class ValidateConfig(Frozen):
     columns: dict[str, ColumnValidation] = Field(default={}, description="settings of single columns")
 
     def check(self, schema: Schema, *, where: str) -> None:
-        """Check that the schema has every column that `columns` has settings for.
+        """Check that the schema has every column that `columns` has settings for, except the label.
 
         Raises:
             ConfigError: the schema lacks one of these columns.

@@ -96,7 +96,7 @@ def quantile_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float
 
 def drift_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float | None:
     """Returns the distance of two columns, 0 to 1. For text it is the greatest change of a value's share, for numbers the
-    Jensen-Shannon divergence in bits. None: the types differ, they are lists, or values were not counted."""
+    Jensen-Shannon divergence in bits. None: the types differ, they are lists, one has no values, or values were not counted."""
     if theirs.type != ours.type or any(side.shape or not _compared(side) for side in (ours, theirs)):
         return None
     if ours.type == "bytes":
@@ -144,7 +144,7 @@ def check_drift(
 def _differences(
     ours: ColumnStatistics, theirs: ColumnStatistics, rows: str, whose: str, bounds: DriftConfig
 ) -> Iterator[tuple[str | None, str, float, float]]:
-    """Yields for each distance beyond its limit: the limit's name in the config or None, the message, the distance, the limit."""
+    """Yields (name, message, distance, limit) of exceeded limits, of a number's two the first. Name None: no row has a value."""
     now, before = _absent(ours), _absent(theirs)
     change = abs(now - before)
     if now == 1 and (1 - before) * ours.rows >= BY_CHANCE:
@@ -179,8 +179,8 @@ def _differences(
 def shifted_numbers(
     split: str, ours: SplitStatistics, theirs: SplitStatistics, features: Collection[str], *, by_time: bool
 ) -> Iterator[Anomaly]:
-    """Report numeric columns of a split that are ten times as large as in train, or a tenth: their unit may have changed. With
-    `by_time`, also report columns whose values all lie beyond train's range, as those of a counter or a sum do.
+    """Report numeric columns of a split that are 10 or more times as large as in train, or 1/10 or less: their unit may have
+    changed. With `by_time`, also report columns whose values all lie beyond train's range, as those of a counter or a sum do.
 
     Args:
         ours: the statistics of eval or test.

@@ -95,7 +95,7 @@ def check_vanished_classes(ours: ColumnStatistics, theirs: ColumnStatistics, who
 
 
 def is_class(task: str, label: ColumnStatistics) -> bool:
-    """Returns whether the label has classes, by the task or, with auto, by its values. False if not all values were counted."""
+    """Returns whether the label has classes: by the task; if auto or the user's own, by its values. False if not all counted."""
     if not label.complete or not label.distinct:
         return False
     if (known := _known(task)) is not None:
@@ -105,7 +105,7 @@ def is_class(task: str, label: ColumnStatistics) -> bool:
 
 
 def label_kind(task: str, label: ColumnStatistics) -> str:
-    """Returns "binary", "multiclass", or else "regression". The task decides or, if it is auto, the label's statistics."""
+    """Returns "binary", "multiclass" or "regression", by the task; if it is auto or the user's own, by the label's statistics."""
     if (known := _known(task)) is not None and known.has_classes:
         return "multiclass" if known.per_class else "binary"
     if not is_class(task, label):

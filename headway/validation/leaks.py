@@ -48,7 +48,7 @@ Floats = NDArray[np.float64]
 
 
 def check_leakage(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float) -> Iterator[Anomaly]:
-    """Yields a finding for each column whose strength reaches `bound`, or a note that leakage was not checked.
+    """Yields a finding for each column whose strength reaches `bound`, or a note if a class is too rare. Few rows yield nothing.
 
     Args:
         alone: by column, how well it alone predicts the label (`strengths`).
@@ -126,7 +126,7 @@ def strengths(train: SplitStatistics, names: Collection[str], task: str) -> dict
 
 
 def sampled_rows(train: SplitStatistics, task: str) -> pa.Table | None:
-    """Returns the sampled train rows; with classes, those of the sample by class, if there is one. None: too few rows."""
+    """Returns the sampled train rows; with classes, those of the sample by class, if there is one. None: too few, or no label."""
     rows = train.by_label.table() if task != "regression" else None
     rows = train.sample.table() if rows is None else rows
     return None if rows is None or LABEL not in rows.column_names or len(rows) < LEAST_ROWS else rows
@@ -139,10 +139,10 @@ def column_indices(rows: pa.Table, names: Collection[str]) -> dict[str, int]:
 
 
 def _targets(label: pa.ChunkedArray, task: str) -> Floats:
-    """Returns the targets to predict, one per row of the array. For classes: 0 and 1 for each class against the others (of two
-    classes only the second). For a regression: the label's values, and their ranks.
+    """Returns the targets to predict, one per row of the array. For classes: 0 and 1 for each of at most five frequent classes
+    against the others (of two classes only the second). For a regression: the label's values, and their ranks.
 
-    The array has no row if the label has too few rows, values or classes.
+    The array has no row if too few rows are outside the largest class, or if numbers are all equal or not all finite.
     """
     nothing = np.empty((0, len(label)))
     if task == "regression":
@@ -205,8 +205,8 @@ def _is_quantity(values: pa.ChunkedArray) -> bool:
 
 
 def _ways(values: pa.ChunkedArray) -> Iterator[tuple[Codes, Floats]]:
-    """Yields each way to predict from a column, as two arrays: the code of each row's value or range, and the row's position
-    along a line. A position of 0 in all rows means that there is no line."""
+    """Yields each way to predict from a column, as two arrays: a code of each row (its value, its range, or whether it has a
+    number), and the row's position along a line. A position of 0 in all rows means that there is no line."""
     missing = _missing(values)
     _, codes, counts = np.unique(values.fill_null(0).to_numpy(), return_inverse=True, return_counts=True)
     rows, quantity = len(codes), _is_quantity(values)

@@ -158,7 +158,7 @@ def _fix(unit: Unit, columns: Sequence[Column]) -> str:
 
 
 def _columns(stored: Sequence[Column], train: SplitStatistics) -> list[Column]:
-    """Returns the columns that may be a unit: no labels, lists, times or weights. At most 40, whose values recur most."""
+    """Returns the columns that may be a unit: no labels, lists, times or weights. At most 40, those of most values that recur."""
     plain = [
         column
         for column in stored
@@ -247,7 +247,7 @@ def most_rows(columns: int) -> int:
 
 def find_unit(batch: pa.RecordBatch, names: Sequence[str], task: str) -> Unit | None:
     """Returns the unit of a table's rows: of the columns that surely are units, the coarsest. If there is none, of those that may
-    be units, the one with the highest correlation. None: no column may be a unit.
+    be units, the one with the highest correlation. None: no column may be a unit, or there are too few rows or labels.
 
     Args:
         batch: the columns `names` in their stored types, and `label`, in any order of rows.
@@ -279,7 +279,7 @@ def find_unit(batch: pa.RecordBatch, names: Sequence[str], task: str) -> Unit | 
 
 
 def _repeats(codes: Codes) -> bool:
-    """Returns whether a column has many distinct values, and most rows share their value with another row."""
+    """Returns whether a column has many values, at most one per two rows, and at least half of the rows share their value."""
     counts = np.bincount(codes).astype(np.float64)
     many = len(codes) ** 2 >= LEAST_UNITS * float((counts**2).sum())
     return many and counts[counts > 1].sum() >= _AGAIN * len(codes) and 2 * len(counts) <= len(codes)
@@ -319,7 +319,7 @@ def _same(codes: Codes, column: _Column) -> bool:
 
 def _crossed(unit: _Column, constant: Sequence[_Column]) -> bool:
     """Returns whether two of the `constant` columns, the same in all rows of a unit, confirm it: neither is a function of the
-    other, or both are measures of many values. A column that rises or falls with the unit's own numbers does not count."""
+    other, or both are measures of many values. Columns that rise or fall with the unit's numbers or each other do not count."""
     free = [column for column in constant if not _ordered(unit, column)]
     for first, second in itertools.combinations(free, 2):
         if _ordered(first, second):
@@ -356,7 +356,7 @@ def _alike(
     """Returns the correlation between labels of one unit (a patient, a machine), beyond what the columns explain. None: it may be
     chance.
 
-    It is the correlation of the residuals, times the residuals' share of the label's variance, which may be a hundredth.
+    It is the residuals' correlation times their share of the label's variance; 1 if all labels of each unit are equal.
     """
     best: float | None = None
     for target in targets:

@@ -80,7 +80,7 @@ class Augmentation(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class RowPlan:
-    """Says which rows of the shards an epoch has, and in which order. It depends only on the manifests and the seed."""
+    """Says which rows of the shards an epoch has, and in which order. It depends only on the shards, settings and seed."""
 
     shards: Shards
     order: Plan
@@ -345,8 +345,8 @@ def stack_rows(
     spec: Mapping[str, tf.TensorSpec],
     pick: Callable[[tf.Tensor], Batch] | None = None,
 ) -> tf.data.Dataset:
-    """Returns stacks of batches, and prefetches as many as memory allows. A window's first row waits until the whole window is
-    parsed and shuffled. With fewer stacks ahead the training would wait at every window and every epoch.
+    """Returns stacks of batches. Prefetches up to `AHEAD_STACKS` or `AHEAD_BYTES`, but at least two. A window's first row waits
+    until the window is parsed and shuffled. With fewer stacks ahead the training would wait at every window and every epoch.
 
     Args:
         rows: each element has as many rows as a stack.

@@ -507,9 +507,9 @@ def with_data_errors(dataset: Any, shards: Shards) -> Iterator[Any]:
     """Yields the elements of the dataset. For a damaged shard it raises a DataError with the file and, if known, the byte.
 
     Raises:
-        DataError: a shard is cut off, changed or gone.
+        DataError: a shard is cut off, changed or gone. StoreError: it cannot be fetched.
         ConfigError: the user's preprocess failed.
-        PythonOpError: a Python function in the pipeline failed; the cause is the function's exception.
+        PythonOpError: a Python function in the pipeline failed; of a python_op the cause is the function's exception.
     """
     try:
         yield from dataset

@@ -33,11 +33,11 @@ def rows_in_memory(
 ) -> InMemoryShards:
     """Returns the shards of a table, of arrays by column, or of a Dataset with elements of `element_spec`, which is read once.
 
-    The rows, with `UNIT_COLUMN` or without it, are cut into `shards` shards of about equal length. These are cut into records of
-    at most `rows_per_record` rows, as ingest cuts them: fewer if rows are large. No cut divides a group of the group column.
+    The rows, with `UNIT_COLUMN` or without it, are cut into up to `shards` shards of about equal length, and these into records
+    of `rows_per_record` rows, as ingest cuts them: fewer if rows are large, more for a larger group. No cut divides a group.
 
     Raises:
-        DataError: a column is missing, is not known, or has another type or shape.
+        DataError: a column is missing, is not known, or has another type or shape; or a group is too large for a record.
     """
     if isinstance(rows, tf.data.Dataset):
         arrays = ({n: v.to_list() if isinstance(v, tf.RaggedTensor) else v.numpy() for n, v in e.items()} for e in rows)
@@ -106,7 +106,7 @@ def _table(rows: Any, columns: Sequence[Column]) -> pa.Table:
 
 def _array(values: Any, present: Any, column: Column) -> pa.Array:
     """Returns the values of a column as an Arrow array. `present`, bool [rows], is false for nulls; None: `values` has the nulls
-    itself. Raises a DataError if a value does not fit the column, or would have to change."""
+    itself. Raises a DataError if a value does not fit the column, or an array has another type or shape."""
     expected = f"column {column.name!r}: expected {column.arrow} [rows, {', '.join(map(str, column.shape))}]"
     expected = expected.replace(", ]", "]").replace("[rows, None]", "[rows]")
     if values is None:

@@ -108,7 +108,7 @@ class SavedModelScorer:
 
     Raises:
         StoreError: there is nothing at `path`.
-        Incompatible: a column that the model needs is missing or has another type, or its outputs do not fit the label.
+        Incompatible: it cannot be loaded, a column that it needs is missing or differs, or its outputs do not fit the label.
     """
 
     transforms = False
@@ -181,7 +181,7 @@ def _signature(path: Path) -> Any:
 
 
 def _match(function: Any, path: Path, stored: Mapping[str, Column]) -> dict[str, tuple[str, str]]:
-    """Returns {input: (column, part)}; part is "values", "present" or "length". Incompatible: a column is missing or differs."""
+    """Returns {input: (column, "values", "present" or "length")}. Incompatible: a bad model, a column is missing or differs."""
     try:
         columns = describe_model(path).columns
     except StoreError as error:

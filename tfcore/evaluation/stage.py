@@ -74,7 +74,7 @@ def predict(
         "rows_per_second", "traces", "importance" (if studied)}; or {"incompatible": why} if a SavedModel cannot score the rows.
 
     Raises:
-        ConfigError: a column is not a stored one.
+        ConfigError: there are no examples, or a column is not stored or is named like one that predictions have.
         DataError: there are no rows, or a shard is damaged.
         StoreError: the model's files are missing or of another model.
     """

@@ -154,8 +154,8 @@ def replay(request):
 
 
 def measure_latency(signature, arrays, rows, limit):
-    """Calls a signature with `rows` rows, first three times to warm up, then for `limit` seconds. Returns {"p50_ms", "p99_ms",
-    "calls"}: percentiles of the time of a call, and the number of timed calls."""
+    """Calls a signature with `rows` rows: 3 times to warm up, then for `limit` seconds, but LEAST_CALLS to MOST_CALLS times.
+    Returns {"p50_ms", "p99_ms", "calls"}: percentiles of the time of a call, and the number of timed calls."""
     count = len(next(iter(arrays.values())))
     picked = np.arange(rows) % count
     cut = {key: value[picked] for key, value in arrays.items()}

@@ -19,7 +19,7 @@ Tensors = Mapping[str, tf.Tensor]
 def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Tensor]) -> dict[str, RawColumn]:
     """Returns {column: raw column} made of a request's tensors, all of one length. `inputs` are the signature's inputs.
 
-    A companion input (c__present, c__length) of one value holds for all rows. Without it NaN in a nullable float column is null.
+    A companion (c__present, c__length) of one row is for all rows. Without it NaN, or a vector of only NaN, is null if nullable.
     """
     names = tensor_names(columns)
     values_of = {column.name: tensors[names[column.name]] for column in columns}

@@ -58,7 +58,7 @@ class Served(tf.Module):
         predict: model inputs -> named predictions, in inference mode.
         columns: the raw columns.
         variables: the variables that `predict` reads; tf.Module does not find a Keras model's through attributes.
-        task: the task whose outputs `predict` gives; a task with classes also has the signature `classify`.
+        task: the task whose outputs `predict` gives; if it defines `classify`, there is a signature of that name, too.
         index: the item index of a two-tower model, for the signatures `embed` and `top_k`; None: neither is saved.
     """
 
@@ -83,8 +83,8 @@ class Served(tf.Module):
         self._index = index
 
     def functions(self, signatures: Mapping[str, Signature]) -> dict[str, Any]:
-        """Returns {signature: tf.function} for all signatures but `transform`. The functions share one trace of the transform
-        and the model."""
+        """Returns {signature: tf.function} for all signatures but `transform`. All but `embed` and `top_k` share one trace of the
+        transform and the model."""
         answers: dict[str, Callable[[Tensors, dict[str, RawColumn]], Tensors]] = {
             "classify": lambda tensors, columns: self._classified(tensors, self.predict(columns)),
         }

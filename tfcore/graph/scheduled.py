@@ -32,7 +32,7 @@ def stepping(values: Mapping[str, tf.Tensor]) -> Iterator[set[str]]:
 
 @contextmanager
 def making_a_model() -> Iterator[None]:
-    """Within the block, which makes a user's model, `scheduled` raises ConfigError: its value would become a constant."""
+    """Within the block, which makes a user's model, `scheduled` called eagerly raises ConfigError: it would give a constant."""
     token = _MAKING.set(True)
     try:
         yield

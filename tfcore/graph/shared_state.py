@@ -49,7 +49,7 @@ class SharedState(tf.Module):
                 tf.Module (with all such objects in it), a lookup table, a tf.data.Dataset, or the iterator of one.
 
         Raises:
-            SharingError: the name is taken, or `thing` is not state: the message says what to share in its place.
+            SharingError: the name is taken, or `thing` is none of these: the message says what to do instead.
         """
         if name in self._things:
             raise SharingError(f"{name!r} is held already", where="shared state", fix="give each thing its own name")

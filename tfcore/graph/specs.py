@@ -27,7 +27,7 @@ _TENSORS = (tf.Tensor, np.ndarray, np.generic, tf.Variable, keras.Variable)
 
 
 class SignatureError(HeadwayError):
-    """The error of arguments that do not fit the signature; it names each, what was expected and what was given."""
+    """The error of arguments that do not fit the signature (it names what was expected and given), or of a wrong signature."""
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class Head:
         """Returns the loss of each row, float32 [rows].
 
         Args:
-            batch: "label" is [rows]; with mixup it is the probability of each class, float32 [rows, classes].
+            batch: "label" is [rows]; for multiclass with mixup, the probability of each class, float32 [rows, classes].
             smoothing: the share of the label's weight that is spread evenly over all classes (Szegedy et al., "Rethinking
                 the Inception architecture", 2016, section 7); float32 scalar. Only for labels with classes.
         """
@@ -96,7 +96,7 @@ class Head:
 
 
 def label_std_and_mean(label: Any) -> tuple[float, float]:
-    """Returns the label's standard deviation and mean in the train split; (1, 0) if they are unknown or not finite."""
+    """Returns the label's standard deviation and mean in the train split; (1, 0) if unknown, not finite, or without deviation."""
     std, mean = getattr(label, "std", None), getattr(label, "mean", None)
     if std is None or mean is None or not math.isfinite(std) or not math.isfinite(mean) or std <= 0:
         return 1.0, 0.0

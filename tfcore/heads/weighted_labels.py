@@ -50,7 +50,7 @@ class WeightedLabel:
 
     @property
     def total(self) -> float:
-        """The sum of the weights of all rows with a finite label."""
+        """The sum of the weights above 0 of all rows with a finite number as label; 0 if labels are text."""
         return float(sum(weight.sum(dtype=np.float64) for _, weight in self._parts))
 
     @property
@@ -91,7 +91,7 @@ class WeightedLabel:
 
 
 def read_label(parts: Sequence[Examples]) -> WeightedLabel | None:
-    """Returns a label's weighted statistics, read from shards; None if there are no shards, no label or no weight column.
+    """Returns a label's weighted statistics, read from shards; None if `parts` is empty, or has no label or no weight column.
 
     Raises:
         DataError: a shard is damaged.

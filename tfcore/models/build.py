@@ -122,11 +122,11 @@ def _mlp(
 def _ensemble(
     inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None
 ) -> keras.KerasTensor:
-    """Returns the members' mean output, [rows, outputs]. Each member adds its own hidden layers to a linear part shared
-    by all.
+    """Returns the members' mean output, [rows, outputs]; in training each member's. Each member adds its own hidden layers
+    to a linear part shared by all.
 
-    The output of the hidden layers begins at zero, so that they learn what the linear part leaves over. If they see no
-    column, the model is the linear part alone."""
+    The weights of the output layer begin at zero, so that the hidden layers learn what the linear part leaves over. If they
+    see no column, the model is the linear part alone."""
     seen, linear = features(inputs, config, layout, seed), linear_terms(inputs, layout, seed)
     if seen is None:
         total = linear[0] if len(linear) == 1 else keras.layers.Add(name="linear_part")(linear)
@@ -214,7 +214,7 @@ _LAST: list[LoadedModel] = []
 
 
 def load_trained(config: ModelConfig, layout: Layout, *, seed: int, module: Path | None, weights: Path) -> LoadedModel:
-    """Returns the model of `config` with its weights loaded. The model of the last call is used again if it is the same.
+    """Returns the model of `config` with its weights loaded. A built-in model of the last call is used again if it is the same.
 
     Raises:
         StoreError: the weights are missing, damaged or of another model.

@@ -42,7 +42,7 @@ def rows_from(first: Any, units: Any = None) -> Iterator[None]:
 
 
 class ConfigLayer(keras.layers.Layer):
-    """The base class of layers that Keras saves by their arguments, and whose output has the shape of the input.
+    """The base class of layers that Keras saves by their arguments. By default the output has the shape of the input.
 
     Args:
         made_of: the arguments by name: numbers, lists of numbers, regularizers and initializers.

@@ -64,8 +64,8 @@ class Members(ConfigLayer):
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         """Returns the mean of the members' outputs, [rows, outputs]. In training it returns the members' outputs,
-        without gradients in rows that a member leaves out. `inputs` are the members' outputs, [rows, members, outputs],
-        and the model's inputs, float32 [rows, n] and int32 [rows, m]."""
+        without gradients in rows that a member leaves out until the decay is chosen. `inputs` are the members' outputs,
+        [rows, members, outputs], and the model's inputs, float32 [rows, n] and int32 [rows, m]."""
         members, *seen = inputs
         if not training:
             return tf.reduce_mean(members, axis=1)

@@ -46,7 +46,7 @@ def user_model(config: ModelConfig, layout: Any, module: Path | None, head: Head
     """Returns the model that a function in the user's file makes. Its output has `head.outputs` numbers per row.
 
     Raises:
-        ConfigError: the function fails, or Headway could not train, save or export what it returns.
+        ConfigError: the function is missing or fails, or Headway could not train, save or export what it returns.
     """
     name = config.name
     if module is None:
@@ -66,7 +66,7 @@ def user_model(config: ModelConfig, layout: Any, module: Path | None, head: Head
 
 
 def _check(model: keras.Model, name: str, layout: Any, head: Head) -> keras.Model:
-    """Returns `model` unchanged; ConfigError if its inputs, its output or its own training do not suit Headway."""
+    """Returns `model` unchanged; ConfigError if its inputs, output, variables or own training do not suit Headway."""
     _check_own_training(model, name)
     example = {name: tf.zeros([_ROWS, *row], dtype) for name, (row, dtype) in layout.inputs().items()}
     inputs = model.input if getattr(model, "inputs", None) else None
@@ -168,8 +168,8 @@ def _check_raw_variables(model: keras.Model, where: str) -> None:
 
 
 def _state(layer: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the attribute's name and the value for each tf.Variable or table that the layer itself holds. What other
-    layers hold is left out."""
+    """Yields the attribute's name and the value for each tf.Variable or mutable table that a user's layer, or the function
+    of a Lambda, holds. What other layers hold is left out."""
     own = type(layer).__module__.split(".")[0] not in _KNOWN
     seen: set[int] = set()
     for name, value in list(vars(layer).items()):

@@ -59,7 +59,7 @@ class Child:
     """A child process that runs `tfcore.runtime.worker`. Calls from several threads run one after the other.
 
     Args:
-        on_line: called with each line the child prints (stdout and stderr), from a thread of its own.
+        on_line: called from a thread of its own with each line the child prints (stdout and stderr), but TensorFlow's noise.
         preload: modules the child imports right after its start.
         environment: variables set for the child on top of this process's.
     """

@@ -154,7 +154,7 @@ def run(request: dict[str, Any], monitor: Monitor) -> Any:
 
 def error_as_json(error: BaseException) -> dict[str, Any]:
     """Returns an exception as JSON. A HeadwayError keeps its kind; another exception becomes one line and a traceback. If an op
-    fails that a line of the user's code created, the result is a HeadwayError that names the line."""
+    fails that a line of the user's code created, a HeadwayError names the line. A full disk becomes a StoreError."""
     reason = None
     error = storage_error(error) or error
     if (tf := sys.modules.get("tensorflow")) is not None and isinstance(error, tf.errors.OpError):

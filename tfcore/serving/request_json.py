@@ -183,7 +183,7 @@ class SignatureReader:
             raise RequestError(f"{self.name} has no input {_shown(name)}", where=where, fix=fix)
 
     def _cells(self, instances: list[Any]) -> Cells:
-        """Returns {input: a value of each row, None where the row lacks it}. RequestError: a row is no object."""
+        """Returns {input: each row's value, or None}. RequestError: a row is no object, or has a key that is no input."""
         for number, row in enumerate(instances):
             _checked(
                 row, dict, f"instances[{number}]", 'send one object per row: {"instances": [{"name": value, ...}, ...]}'

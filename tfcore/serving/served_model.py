@@ -40,7 +40,7 @@ with startup():
 
 
 class ChampionWatch:
-    """Loads the champion, or the version given, as `model`, the served model. StoreError: that version is missing or damaged.
+    """Loads the champion, or the version given, as `model`. StoreError: it is missing or damaged. ConfigError: no such alias.
 
     Args:
         version: always serve this version (a number, previous or an alias); None: serve whichever is champion.
@@ -150,7 +150,7 @@ class ServedModel:
 
 
 def _nothing(tensor: Tensor, rows: int) -> NDArray[Any]:
-    """Returns an array of `rows` rows for an input: its default value, else zeros or empty texts."""
+    """Returns an array for an input, of `rows` rows or a scalar: its default number or bool, else zeros or empty texts."""
     shape = [rows if place == 0 else size or 1 for place, size in enumerate(tensor.shape)]
     if tensor.dtype == "string":
         return np.full(shape, b"", object)

@@ -47,7 +47,7 @@ def address(listener: socket.socket) -> str:
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection. If `limit_concurrency` are open, a new one replaces an idle one, preferably one without any request yet."""
+    """A connection. If a new one is the `limit_concurrency`th, the oldest without any request yet is cut, if need be itself."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -64,7 +64,7 @@ class BoundedProtocol(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def on_response_complete(self) -> None:
-        """Gives the client GRACE_SECONDS to take the answer and to begin its next request."""
+        """Gives the client GRACE_SECONDS to take the answer and begin its next request, and again for each GRACE_BYTES taken."""
         self._timer.cancel()
         self._timer = self.loop.call_later(GRACE_SECONDS, self._cut, self.transport.get_write_buffer_size())
         super().on_response_complete()

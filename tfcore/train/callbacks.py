@@ -164,7 +164,7 @@ class EarlyStopping(Callback):
         return self.over()
 
     def update(self, step: int, loss: float) -> bool:
-        """Note the loss on the holdout after `step`. Returns whether it is the best so far; only a finite loss can be."""
+        """Note the loss on the holdout after `step`. Returns whether it is finite and by more than `min_delta` the best."""
         better = math.isfinite(loss) and (self.best_loss is None or loss < self.best_loss - self._config.min_delta)
         if better:
             self.best_loss, self.best_step = loss, step

@@ -41,7 +41,7 @@ def eagerly() -> Iterator[None]:
 
 @contextlib.contextmanager
 def checked_numerics(step: tf.Variable) -> Iterator[None]:
-    """Within the block an op on this thread raises DataError if its output has a NaN or an infinity.
+    """The block raises DataError if the output of an op on this thread has a NaN or an infinity.
 
     Args:
         step: the number of finished steps; the error names the next step.
@@ -65,7 +65,7 @@ def checked_numerics(step: tf.Variable) -> Iterator[None]:
 
 
 def _place(error: BaseException) -> str:
-    """Returns ", in FILE, line N" for the innermost line of the traceback that is not in a library; "" if there is none."""
+    """Returns ", in FILE, line N" for the innermost line of the traceback that is not in site-packages; "" if there is none."""
     trace, place = error.__traceback__, ""
     while trace is not None:
         file = Path(trace.tb_frame.f_code.co_filename)

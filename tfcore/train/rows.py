@@ -413,9 +413,9 @@ def class_weights(
     """Returns the loss weight of each class; None where `setting` is None.
 
     Args:
-        setting: "balanced" (rows / (classes * rows of the class)), or a weight for each class (1 where left out).
+        setting: "balanced" (rows / (classes that have rows * rows of the class); 0 without rows), or by class (1 where left out).
         classes: their names in the order of the model's outputs.
-        counts: the number of train rows of each class, for "balanced"; None: not known.
+        counts: the number of train rows of each class; "balanced" needs it, else ConfigError.
     """
     if setting is None:
         return None

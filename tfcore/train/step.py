@@ -128,7 +128,7 @@ class TrainStep:
     """One training step in pieces: the forward pass, the gradients, the update.
 
     Args:
-        model: takes the batch without "label" and "weight", gives [rows, outputs]. In training an ensemble may give
+        model: takes the batch without "label", "weight" and groups, gives [rows, outputs]. In training an ensemble may give
             [rows, members, outputs]; then each member has a loss.
         head: computes the loss; the name of a task stands for the task's head.
         optimizer: built for the model's trainable variables.

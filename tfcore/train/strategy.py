@@ -422,8 +422,8 @@ class DistributedLearner(Learner):
     def _replica_part(
         self, batch: Stack, values: dict[str, tf.Tensor], total: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-        """Returns the loss and the objective of a batch, whether objective and gradients are finite, and the clipped
-        gradients. Runs within a replica; all replicas return the same."""
+        """Returns the loss and the objective of a batch, whether objective and gradients are finite, and the clipped gradients,
+        divided by the replica count if the optimizer sums them. Runs within a replica; all replicas return the same."""
         context = tf.distribute.get_replica_context()
         rows, first = self._share(batch, context.replica_id_in_sync_group)
         parts = (self._compiled or self._part_of_rows)(rows, first, values, total)

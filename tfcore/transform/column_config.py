@@ -79,7 +79,7 @@ def is_stored(column: Column) -> bool:
 
 
 def check_columns(read: Sequence[Column], *, where: str, notes: Sequence[Note], only_named: bool) -> None:
-    """Raise ConfigError if two columns share a role that only one can have, a column does not fit its role, or none is a feature.
+    """Raise ConfigError if two columns share a role for one, one has the label's name or a wrong role, or none is a feature.
 
     Args:
         notes: why columns were left out; quoted in the error that no feature is left.

@@ -385,7 +385,7 @@ def _check_parts(column: Column, op: DateParts, where: str) -> None:
 
 
 def allowed_operations(column: Column) -> list[str]:
-    """Returns the names of the operations that a column of this type and shape may have."""
+    """Returns the names of the operations that a column of this type and shape may have, without date_parts."""
     if column.type == "bytes":
         return [*_WORDS] if column.shape else [*_WORDS, "image"]
     numeric = [name for name in OPS if name not in (*CATEGORICAL, "image", "date_parts")] + ["bucketize"]

@@ -165,8 +165,8 @@ def fit_parameters(
         weighted: the weighted statistics of the label; None if rows have no weights.
 
     Raises:
-        ConfigError: an operation that does not go with its column.
-        DataError: no train rows, or no feature is left.
+        ConfigError: an operation or the task does not go with its column, or two inputs have one name.
+        DataError: no train rows, no feature is left, or the label has fewer than two values.
     """
     if not statistics.rows:
         raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
@@ -277,8 +277,8 @@ def _use(column: Column) -> str:
 
 
 def _as_init_reads_it(column: Column, stats: ColumnStatistics) -> str | None:
-    """Returns the config line that `headway init` would write for a column of images or of lists of few words; None for any other
-    column."""
+    """Returns the config line by which a column is read as `headway init` reads images and lists in text, without a transform;
+    None for any other column."""
     if column.type != "bytes" or not stats.complete:
         return None
     from headway.first_pipeline.image_size import image_size  # Pillow
@@ -403,7 +403,7 @@ class TrainSample:
 
     @property
     def is_constant(self) -> bool:
-        """Whether all values of the column are equal, or it has none."""
+        """Whether all finite values, after the operations applied so far, are equal, or there are none."""
         return self.empty or bool(self.values.min() == self.values.max())
 
     def moments(self) -> tuple[float, float]:

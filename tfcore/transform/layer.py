@@ -155,7 +155,7 @@ class Transform(tf.Module):
     def _computed(self, columns: Mapping[str, RawColumn]) -> tuple[list[Block], dict[str, tf.Tensor], list[tf.Tensor]]:
         """Returns the numeric inputs in blocks, the other inputs by name, and masks of usable rows, one for each image column.
 
-        Traced only once for columns of the same types and shapes, although several graphs may call it.
+        Up to MOST_TRACED columns are traced only once for the same types and shapes, although several graphs may call it.
         """
         columns = {column.name: columns[column.name] for column in self.parameters.raw}
         eager = tf.executing_eagerly() or len(columns) > MOST_TRACED

@@ -29,7 +29,7 @@ def load_preprocess(file: Path, function: str) -> Preprocess:
     """Load the function "module:function" from the user's file, and convert it by AutoGraph. A tf.Module is not converted.
 
     Raises:
-        ConfigError: the file or the function does not exist.
+        ConfigError: the file or the function does not exist, or the file does not run.
     """
     loaded = load_function(file, function.partition(":")[2])
     converted = loaded if isinstance(loaded, tf.Module) else tf.autograph.to_graph(loaded)

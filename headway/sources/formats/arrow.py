@@ -35,7 +35,7 @@ _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
 
 
 class ArrowSource(Source):
-    """Reads Arrow files. A range is the batches [start, end) of a file."""
+    """Reads Arrow files. A range is the batches [start, end) of a file, or the whole of a file in the stream format."""
 
     def names(self, file: InputFile) -> list[str]:
         with _open(file.path) as reader:

@@ -128,7 +128,7 @@ class CsvSource:
         return names, start + len(line)
 
     def _check_order(self, text: TextFile, number: int) -> None:
-        """Raise DataError if the line above the first row has the names of `csv.names`, but in another order."""
+        """Raise DataError if the line above the first row is a header with a name of `csv.names` at another place."""
         line = text.line(number)[1].removeprefix(BOM)
         words = line.decode("utf-8" if text.decoded else self._config.encoding, "replace")
         _, cells = next(rows_of(words.strip("\r\n").lstrip(COMMENT), self._config), (0, []))
@@ -202,7 +202,7 @@ class CsvSource:
         yield from text.blocks(piece.start, end, FORMATS["csv"].range_size, record_end)
 
     def sample(self, files: Sequence[InputFile], rows: int) -> Sample:
-        """Returns a sample of rows from all over the files, since the beginning of a sorted file could show one value only."""
+        """Returns a sample of rows from all over the first files, since a sorted file's beginning could show one value only."""
         tables = []
         bad: list[tuple[list[Malformed], str]] = []
         quoted_words: dict[str, set[str]] = {}
@@ -330,8 +330,8 @@ class CsvSource:
         raise DataError(f"not readable as CSV: {reason}", where=where) from None
 
     def _marked(self, data: bytes, names: list[str], quoted: bool) -> tuple[bytes, list[Malformed]]:
-        """Replaces each broken record in `data` by a numbered line that pyarrow rejects. Returns the changed data and the broken
-        records."""
+        """Replaces each broken record in `data` by a numbered line that pyarrow rejects, and doubles stray escapes. Returns the
+        changed data and the broken records."""
         parts, at, bad = list[bytes](), 0, list[Malformed]()
         for found in self._rules.broken(data, len(names), newlines=quoted):
             parts += [data[at : found.start], f"{self._mark(names)}{len(bad)}\n".encode()]

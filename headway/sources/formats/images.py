@@ -138,7 +138,7 @@ class ImagesSource:
                 rows, images, malformed, size, first = [], [], [], 0, row + 1
 
     def _image(self, path: str, size: int) -> tuple[bytes, str | None]:
-        """Returns the file's bytes, and the reason why they are rejected; the reason is None for a readable image."""
+        """Returns the file's bytes (none if too large), and the reason why it is rejected; None for a readable image."""
         if size > self._config.max_cell_bytes:
             return b"", f"{size} bytes, more than source.max_cell_bytes: {self._config.max_cell_bytes}"
         with storage.open_file(path) as file, storage.reading(path):

@@ -78,7 +78,7 @@ class JsonlSource(Source):
             before += rows
 
     def sample(self, files: Sequence[InputFile], rows: int) -> Sample:
-        """Returns a sample of at most `rows` rows, taken from places spread over the files."""
+        """Returns at most `rows` rows of the first files: from places spread over a file, or a compressed file's beginning."""
         samples: list[tuple[pa.Table, dict[FieldPath, ColumnForm], Kinds]] = []
         forms = ValueForms()
         for file in files[:SAMPLE_FILES]:
@@ -245,8 +245,8 @@ def _as_json(value: Any) -> str:
 
 
 def kinds_and_forms(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], ColumnForm]]:
-    """Returns what values the columns have in some lines: {column: [field path, kind that covers all values, kind of most
-    values]}, and {field path: form and number of the values}. Broken lines are skipped.
+    """Returns what values the columns have in some lines: {column: [field path, kind that covers all but rare values, kind of
+    most values]}, and {field path: form and numbers of the values}. Broken lines are skipped.
 
     Raises:
         DataError: the rows are lists instead of objects, or two columns have the same name.
@@ -439,8 +439,8 @@ class Parser:
         )
 
     def parse(self, data: bytes, at: int, first: int) -> tuple[Chunk, int]:
-        """Parses lines; returns the chunk and the number of lines. `at`: the byte offset of `data` in the file; `first`: how many
-        rows of the range come before `data`."""
+        """Parses lines; returns the chunk and the number of lines that are not blank. `at`: the byte offset of `data` in the
+        file; `first`: how many rows of the range come before `data`."""
         lines = data.count(b"\n") + (not data.endswith(b"\n"))
         table = self._fast(data)
         if isinstance(table, pa.Table) and table.num_rows == lines:

@@ -56,8 +56,8 @@ _DELTA = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
 
 
 class ParquetSource(Source):
-    """Reads Parquet files. A range is the row groups [start, end) of a file. It has at most the rows that `FORMATS` says, and
-    fewer rows if the table is wide or the file short."""
+    """Reads Parquet files. A range is the row groups [start, end) of a file. It has at most the rows that `FORMATS` says, fewer
+    if the table is wide or the file short, but always at least one row group, however large."""
 
     def names(self, file: InputFile) -> list[str]:
         with _open(file.path) as (parquet, _):
@@ -120,7 +120,7 @@ class ParquetSource(Source):
 def _seconds(
     metadata: pq.FileMetaData, path: str, groups: list[int], ways: Mapping[str, FieldPath]
 ) -> Mapping[str, NDArray[np.int64]]:
-    """Returns the times of each INT96 column in whole seconds since 1970. As microseconds, int64 could not hold all of them."""
+    """Returns the times of INT96 columns (no lists) in whole seconds since 1970; 0 for null. Microseconds may not fit int64."""
     schema, places = metadata.schema, _places(metadata, ways)
     names = [
         n for place, n in places if schema.column(place).physical_type == "INT96" and schema.column(place).path == n

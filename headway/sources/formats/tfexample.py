@@ -206,7 +206,7 @@ def _walk(data: Bytes, ends: Ints) -> tuple[list[tuple[Ints, ...]], Ints]:
 
 def _enter(data: Bytes, at: Ints, end: Ints, tag: int | None, stop: Ints) -> tuple[Ints, NDArray[np.bool_]]:
     """Enters the protobuf field at each offset `at`. Returns where the field's content begins, and whether the field has the tag
-    (None: any) and ends at `stop`. If not, the first result is `stop`. Only fields with `at` < `end` are read."""
+    (None: any) and ends at `stop`. If not, the first result is `stop`. Where `at` >= `end`, the results mean nothing."""
     at = np.where(at < end, at, 0)
     size, inner = _varint(data, at + 1)
     fine = (size >= 0) & (inner + size == stop)
@@ -402,7 +402,7 @@ def _is_gzip(path: str) -> bool:
 
 
 def _hops(file: InputFile, step: int) -> list[int] | None:
-    """Returns the end offsets of ranges of about `step` bytes, found by the records' lengths; None when a record is damaged."""
+    """Returns the end offsets of ranges of about `step` bytes, by the records' lengths. None if a checked length is wrong."""
     cuts: list[int] = []
     at, start, base, window = 0, 0, 0, b""
     with storage.open_file(file.path) as handle, storage.reading(file.path):

@@ -29,6 +29,7 @@ from beam_jobs.runners.watch import Watch
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, StoreError
 from headway.monitor import Monitor
 from headway.process import is_own_process
+from headway.records.tfrecord import ShardWriter
 from headway.sources.spans import open_source
 from headway.stages.stage_class import json_value
 from headway.statistics.split_statistics import SplitStatistics
@@ -179,9 +180,8 @@ def full(*args):
 def test_a_full_disk_is_a_store_error_with_a_fix_also_where_it_takes_no_error_either(
     request_for, write_csv, out, monkeypatch, takes_errors
 ):
-    monkeypatch.setattr(range_worker, "ingest_range", full)
-    if not takes_errors:
-        monkeypatch.setattr(FolderPlace, "write", full)
+    for kind, method in [(ShardWriter, "_append"), *([] if takes_errors else [(FolderPlace, "write")])]:
+        monkeypatch.setattr(kind, method, full)
     with pytest.raises(StoreError, match="make room"):
         ingest(request_for(write_csv(300), range_size=1024), out, Monitor(), runner=TWO)
 

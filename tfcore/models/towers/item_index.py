@@ -35,7 +35,7 @@ def _values(config: ModelConfig, layout: Layout) -> tuple[bytes | int, ...]:
 
 
 def collect_items(batches: Iterable[Mapping[str, NDArray[Any]]], config: ModelConfig, layout: Layout) -> Arrays | None:
-    """Returns the model's inputs for each item, by name; None if there is no vocabulary, or none of its items has a row."""
+    """Returns "ids", the id of each item, and the model's inputs by name; None if no item of a vocabulary has a row."""
     count = len(_values(config, layout))
     if not count:
         return None
