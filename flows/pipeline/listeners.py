@@ -460,11 +460,11 @@ class ProgressBars(BriefWriter):
         self._update(scope, progress.step, progress.words(amount, brief=self._narrow), completed=done, total=total)
 
     def on_line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
-        """Show a step's line, a warning too, only while the step runs. The run's log keeps every line."""
-        if step:
-            self._update(scope, step, redact(_worded(text, level)))
+        """Show a step's line while the step runs; a warning stays. The run's log keeps every line."""
+        if step and level == "info":
+            self._update(scope, step, redact(text))
         else:
-            super().on_line(scope, text, level)
+            super().on_line(scope, text, level, step)
 
     def _update(self, scope: Scope, step: str, status: str, **amount: Any) -> None:
         """Update a live line. It is cut before the last columns, so that a ^C that the terminal shows does not wrap."""

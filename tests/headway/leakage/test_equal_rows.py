@@ -1,5 +1,4 @@
-"""The sample of what rows hold beside their key: rows that are alike are drawn together, and their share is close. It is exact
-while distinct rows are few, and close when they are many, however they came."""
+"""The sample of what rows hold beside their key: exact while distinct rows are few, and close when they are many."""
 
 import numpy as np
 import pyarrow as pa
