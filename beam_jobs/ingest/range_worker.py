@@ -96,7 +96,7 @@ class RangeRows:
 
     def write_rejected(self, folder: Path) -> int:
         """Write the rejected rows, if there are any, as the quarantine file of `folder`. Returns the number of rejected rows."""
-        return quarantine.write(folder / quarantine.FILE_NAME, [self.rejected()]) if self._rejected else 0
+        return quarantine.write(folder / quarantine.FILE_NAME, [self.rejected()])
 
 
 class RangeWork(RangeRows):

@@ -22,7 +22,7 @@ from flows.pipeline.listeners import Reporter
 from headway.errors import HeadwayError, StoreError
 from headway.evaluation.requests import GateRequest
 from headway.monitor import Monitor
-from headway.stages.step import Output, Step, title_of
+from headway.stages.step import Output, Step, find_output, title_of
 from headway.storage.fingerprint import NEVER_RUN, Difference, first_difference
 from headway.storage.manifest import Counts, Manifest
 from headway.storage.store import Store
@@ -215,10 +215,7 @@ def look_ahead(context: Context) -> Context:
 
 def find(store: Store, step: Step) -> Output[Any] | None:
     """Returns the stored output of a step; None if the store lacks it or one of its files."""
-    stage, fingerprint = step.stage.name, step.fingerprint
-    if (manifest := store.find(stage, fingerprint)) is None:
-        return None
-    return step.output(store.output(stage, fingerprint), manifest.result, hit=True, bytes=manifest.size)
+    return find_output(store, step.stage.name, step.fingerprint, step.title, step.stage.answers())
 
 
 def run_stage(
