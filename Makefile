@@ -71,7 +71,7 @@ servers: $(STAMP) ## what is typed on a real Prefect server with workers (needs 
 	$(PYTEST) -n 2 --dist loadfile --no-skips -m "server and not chaos and not soak" $(if $(LEAVE_OUT),-k "not ($(LEAVE_OUT))")
 
 chaos: $(STAMP) ## trainings and promotions whose processes are killed again and again
-	$(PYTEST) -n 2 --dist loadgroup --no-skips -m chaos $(if $(LEAVE_OUT),-k "not ($(LEAVE_OUT))") -p tests.chaos.table $(if $(WRITE),--faults-into docs/reliability.md)
+	$(PYTEST) -n 3 --dist loadgroup --no-skips -m chaos $(if $(LEAVE_OUT),-k "not ($(LEAVE_OUT))") -p tests.chaos.table $(if $(WRITE),--faults-into docs/reliability.md)
 
 soak: $(STAMP) ## fifty scheduled runs with a fault in half of them, a thousand commits and promotions: about forty minutes
 	$(PYTEST) -n 0 --no-skips -m soak -s -p tests.chaos.table tests/chaos tests/headway/storage

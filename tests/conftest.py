@@ -378,18 +378,10 @@ def _make_served(folder):
     import tensorflow as tf
 
     from headway.registry.registry import Registry
-    from headway.schema.columns import Column
     from headway.storage.store import Store
+    from tests.tfcore.serving.test_request_json import COLUMNS
     from tfcore.export.saved_model import save
     from tfcore.heads.head import head_of
-
-    columns = (
-        Column(name="dep delay", type="float32", nullable=True),
-        Column(name="hour", type="int64", nullable=False),
-        Column(name="carrier", type="bytes", nullable=True),
-        Column(name="taste", type="float32", nullable=True, shape=(3,)),
-        Column(name="tags", type="bytes", nullable=True, shape=(None,)),
-    )
 
     class Transform(tf.Module):
         def __init__(self):
@@ -430,7 +422,7 @@ def _make_served(folder):
                 "class": tf.gather(tf.constant(classes), tf.argmax(output, 1)),
             }
 
-        arguments = {"columns": columns, "task": head_of(task, classes), "variables": [first, second]}
+        arguments = {"columns": COLUMNS, "task": head_of(task, classes), "variables": [first, second]}
         return arguments | {"transform": Transform(), "predict": predict}
 
     (folder / "pipeline.yaml").write_text(SERVED)

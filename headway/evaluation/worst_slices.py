@@ -189,7 +189,8 @@ class LossBySlice:
             all_mass, all_weight = masses[unit], weights[unit]
         self._unit = None if unit is None else unit.astype(np.min_scalar_type(count))
         self._of_units = float(masses @ masses), float(masses @ weights), float(weights @ weights)
-        self._of_rows = mass, weight, mass * all_mass, mass * all_weight, weight * all_mass, weight * all_weight
+        self._of_rows = mass, mass * all_mass, mass * all_weight, weight * all_mass, weight * all_weight
+        self._weight = weight
         self._total = float(weights.sum())
 
     def __call__(self, cut: Slicing) -> list[Slice]:
@@ -197,17 +198,20 @@ class LossBySlice:
         codes, width, unit = cut.codes, len(cut.values), self._unit
         of_row = codes.astype(np.intp)  # once, where each count would
         rows = np.bincount(of_row, minlength=width)
-        mass, weight, with_mass, with_weight, weight_mass, weight_weight = (
+        mass, with_mass, with_weight, weight_mass, weight_weight = (
             np.asarray(np.bincount(of_row, each, width), np.float64) for each in self._of_rows
         )
+        weight = np.asarray(rows if self._alike else np.bincount(of_row, self._weight, width), np.float64)
         square, mixed, squared = with_mass, with_weight, weight_weight
         if unit is not None:
             order = np.argsort(codes, kind="stable")  # of few values: by radix, and units stay in order within a slice
-            begins = np.flatnonzero(run_starts(codes[order]) | run_starts(unit[order]))
+            there, starts = rows > 0, run_starts(unit[order])
+            begin = (np.cumsum(rows) - rows)[there]
+            starts[begin] = True
+            begins = np.flatnonzero(starts)
             m = np.add.reduceat(self._of_rows[0][order], begins)
-            w = np.diff(begins, append=len(order)) if self._alike else np.add.reduceat(self._of_rows[1][order], begins)
-            there = rows > 0
-            first = np.searchsorted(begins, (np.cumsum(rows) - rows)[there])
+            w = np.diff(begins, append=len(order)) if self._alike else np.add.reduceat(self._weight[order], begins)
+            first = np.searchsorted(begins, begin)
             square, mixed, squared = (np.zeros(width) for _ in range(3))
             for into, each in ((square, m * m), (mixed, m * w), (squared, w * w)):
                 into[there] = np.add.reduceat(each, first)

@@ -71,10 +71,10 @@ class Auc(Metric):
     def influence(self, rows: Rows) -> Floats | None:
         if (value := self.cached_value(rows)) is None:
             return None
-        run, (positive, negative) = _run_of_row(rows), weights_by_score(rows)
+        positive, negative = weights_by_score(rows)
         below = (np.cumsum(negative) - 0.5 * negative) / negative.sum()  # the share of negatives below a positive there
         above = 1.0 - (np.cumsum(positive) - 0.5 * positive) / positive.sum()
-        return np.where(rows.label > 0.5, (below[run] - value) / positive.sum(), (above[run] - value) / negative.sum())
+        return _by_class(rows, (below - value) / positive.sum(), (above - value) / negative.sum())
 
 
 def weights_by_score(rows: Rows) -> tuple[Floats, Floats]:
@@ -92,11 +92,15 @@ def weights_by_score(rows: Rows) -> tuple[Floats, Floats]:
     return rows.cached("weights_by_score", made)
 
 
-def _run_of_row(rows: Rows) -> NDArray[np.int64]:
-    """Returns the index of each row's prediction among the distinct ones, the lowest first, [rows]."""
-    ranked, run = _ranked(rows), np.empty(len(rows), np.int64)
-    run[ranked.order] = ranked.run
-    return run
+def _by_class(rows: Rows, positive: Floats, negative: Floats) -> Floats:
+    """Returns for each positive row the number in `positive` at its score, for each negative row that in `negative`; [rows].
+
+    Args:
+        positive, negative: a number for each distinct prediction, the lowest first.
+    """
+    ranked, found = _ranked(rows), np.empty(len(rows))
+    found[ranked.order] = np.where(ranked.label > 0.5, positive[ranked.run], negative[ranked.run])
+    return found
 
 
 def scores(rows: Rows) -> Floats:
@@ -172,15 +176,14 @@ class AveragePrecision(Metric):
     def influence(self, rows: Rows) -> Floats | None:
         if (value := self.cached_value(rows)) is None:
             return None
-        run, (positive, negative) = _run_of_row(rows), (weights[::-1] for weights in weights_by_score(rows))
+        positive, negative = (weights[::-1] for weights in weights_by_score(rows))
         caught, flagged = np.cumsum(positive), np.cumsum(positive + negative)
         some = np.where(flagged > 0, flagged, 1.0)
         # a row counts in the precision at its own score and at every lower one
         ups = np.cumsum((positive / some)[::-1])
         downs = np.cumsum((positive * caught / some**2)[::-1])
         precision = (caught / some)[::-1]
-        moved = np.where(rows.label > 0.5, precision[run] - value + ups[run], 0.0) - downs[run]
-        return moved / caught[-1]
+        return _by_class(rows, precision - value + ups - downs, -downs) / caught[-1]
 
 
 class CalibrationError(Metric):

@@ -1,4 +1,4 @@
-"""One PostgreSQL, server and worker for all tests of faults, and tiny pipelines deployed on them."""
+"""A PostgreSQL, server and worker for the tests of faults of a process, and tiny pipelines deployed on them."""
 
 import shutil
 from pathlib import Path
@@ -11,11 +11,11 @@ from tests.chaos.tiny_pipeline import TinyPipeline
 
 
 def pytest_collection_modifyitems(items):
-    """One process for all tests that share the host, where pytest-xdist deals tests by group."""
+    """One process for the tests of a module, which share a host, where pytest-xdist deals tests by group."""
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here) and "host_once" in item.fixturenames:
-            item.add_marker(pytest.mark.xdist_group("host"))
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
             item.add_marker(pytest.mark.server)
             item.extra_keyword_matches.add("on_postgresql")
 

@@ -24,6 +24,7 @@ from tests.prefect_server import PrefectServer
 from tests.waiting import until
 from tests.webhook import Webhook
 
+pytestmark = pytest.mark.server
 ENDLESS = {"training.steps": 400000, "training.checkpoint_every_steps": 64}
 
 
@@ -79,7 +80,6 @@ def _stand(client, server, flow_run):
 
 
 @pytest.mark.slow
-@pytest.mark.server
 @pytest.mark.timeout(600)
 def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(
     server, client, typed, project, tmp_path, hook
@@ -165,7 +165,6 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(
 
 
 @pytest.mark.chaos
-@pytest.mark.server
 @pytest.mark.timeout(1800)
 def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_resumed(
     server, client, typed, project, tmp_path
@@ -265,7 +264,6 @@ print([(state.type.value, state.name) for state in states])
 
 
 @pytest.mark.slow
-@pytest.mark.server
 @pytest.mark.timeout(600)
 def test_what_a_person_should_look_at_is_the_name_of_a_flow_runs_state(server, client, project, land):
     """Flows on this server in one process, which is cheaper than a process for each; automations wait for the events."""

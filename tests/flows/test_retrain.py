@@ -114,8 +114,8 @@ def test_a_typed_retrain_ends_in_a_promoted_model(prefect, project):
     assert any("2019-01" in line for line in logs) and not any("Traceback" in line for line in logs)
 
 
-def _endless(project):
-    """The project with a training that does not end by itself; whether one is at it, and how its last run ended."""
+def _endless(prefect, project):
+    """A flow run that trains and does not end by itself, and a function that tells how the project's last run ended."""
     config = project / "pipeline.yaml"
     config.write_text(config.read_text().replace("steps: 60,", "steps: 400000,"))
     began = time.time()
@@ -126,14 +126,14 @@ def _endless(project):
     def recorded():
         return json.loads(max((project / "store" / "runs").glob("*.json")).read_text())["state"]
 
-    return trains, recorded
+    run = prefect.start("retrain/flights", pipeline=str(project))
+    until(trains, 180, lambda: prefect.flow_run(run)["state"])
+    return run, recorded
 
 
 @served
 def test_a_cancelled_run_stops_cleanly(prefect, project):
-    trains, recorded = _endless(project)
-    run = prefect.start("retrain/flights", pipeline=str(project))
-    until(trains, 180, lambda: prefect.flow_run(run)["state"])
+    run, recorded = _endless(prefect, project)
     prefect.ask(f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLING", "name": "Cancelling"}})
     assert prefect.ended(run, 180)["state"]["type"] == "CANCELLED"
     assert recorded() == "cancelled"
@@ -141,9 +141,7 @@ def test_a_cancelled_run_stops_cleanly(prefect, project):
 
 @killed
 def test_a_run_outlives_its_worker_and_ends_when_its_state_is_set(prefect, project):
-    trains, recorded = _endless(project)
-    run = prefect.start("retrain/flights", pipeline=str(project))
-    until(trains, 180, lambda: prefect.flow_run(run)["state"])
+    run, recorded = _endless(prefect, project)
     engine = prefect.engine(run)
     os.kill(prefect.pid("worker"), signal.SIGKILL)
     told = prefect.up(*UP).stdout

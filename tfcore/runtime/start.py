@@ -7,6 +7,7 @@ seconds of processor time, so both processes share one import. It comes first; t
 and before Headway has started a thread. The fork waits for the request of `tfcore.export.replay`.
 """
 
+import contextlib
 import gc
 import os
 import runpy
@@ -14,12 +15,16 @@ import signal
 import sys
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 CUBLAS, DRIVER = "--xla_gpu_enable_triton_gemm=false", Path("/dev/nvidiactl")
 """The flag makes XLA use cuBLAS for matrix products: with XLA's own kernels a training step in TF32 took 6 to 20 times as long,
 on one H100. It is read when TensorFlow is imported."""
+NOT_FOR_KERAS = {"IPython", "matplotlib", "pandas", "sklearn"}
+"""Packages that Keras imports where they are installed, for functions that Headway does not call. They would double the time
+of the import."""
 
 
 def import_tensorflow() -> bool:
@@ -30,12 +35,30 @@ def import_tensorflow() -> bool:
         with warnings.catch_warnings():
             if not sys.warnoptions:
                 warnings.simplefilter("ignore")
-            import tensorflow  # noqa: F401
+            with _absent(NOT_FOR_KERAS):
+                import tensorflow  # noqa: F401
         return True
     except Exception:  # the worker meets it again, and answers with it
         return False
     finally:
         gc.enable()
+
+
+@contextlib.contextmanager
+def _absent(packages: set[str]) -> Iterator[None]:
+    """Within the block these packages cannot be imported, as if they were not installed; after it they can."""
+
+    class Absent:
+        @staticmethod
+        def find_spec(name: str, *_: object) -> None:
+            if name.partition(".")[0] in packages:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    sys.meta_path.insert(0, Absent)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(Absent)
 
 
 def fork_replay(script: str) -> tuple[int, IO[bytes], IO[bytes], IO[bytes]]:

@@ -18,6 +18,8 @@ from flows.pipeline.prepared import PREPARE, load_prepared, needs_training, writ
 from flows.pipeline.run import execute
 from headway.errors import ConfigError, StoreError
 
+pytestmark = pytest.mark.long
+
 PIPELINE = """
 name: churn
 source: {format: parquet, path: "data/{span}.parquet"}
@@ -83,7 +85,6 @@ def _checksums(store):
     return found
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_two_halves_write_the_bytes_of_one_run_and_the_second_needs_no_raw_files(folders, forked, tmp_path):
     (flow,) = folders("flow", store=str(tmp_path / "alone"), preprocess=None)
@@ -131,7 +132,6 @@ def test_what_differs_between_the_two_machines_is_refused(folders, forked, tmp_p
         load_prepared(other, run)
 
 
-@pytest.mark.long
 def test_a_span_that_is_not_in_the_store_is_not_read_from_raw_files(folders, forked, tmp_path):
     flow, gpu = folders("flow", "gpu")
     first = _prepare(flow)
@@ -143,7 +143,6 @@ def test_a_span_that_is_not_in_the_store_is_not_read_from_raw_files(folders, for
         load_prepared(_spec(gpu), first.run)
 
 
-@pytest.mark.long
 def test_a_store_in_a_bucket_is_enough(folders, bucket_name, monkeypatch, tmp_path):
     """Two machines: two working copies of one bucket."""
     flow, gpu = folders("flow", "gpu", preprocess=None, store=f"s3://{bucket_name}/store")

@@ -137,7 +137,7 @@ MANY = [f"many/{n % 100:02d}/{n:05d}" for n in range(3_500)]
 """More than three answers to a listing, of a thousand objects each, hold."""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_thousands_of_objects_are_listed_by_a_request_a_thousand(proxy, bucket_name):
     # into the S3 server's own memory, since its puts take most of a minute
     behind = importlib.import_module("moto.s3.models").s3_backends["123456789012"]["aws"]

@@ -152,9 +152,10 @@ def started(tmp_path_factory):
     script = tmp_path_factory.mktemp("started") / "looks.py"
     script.write_text(
         "import runpy, sys, threading\n"
-        "foreign = {name.split('.')[0] for name in sys.modules} & {'headway', 'tfcore', 'flows', 'pydantic'}\n"
+        "foreign = {name.split('.')[0] for name in sys.modules} & {'headway', 'tfcore', 'flows', 'pydantic', 'sklearn'}\n"
         "print(foreign, 'tensorflow' in sys.modules, 'numpy' in sys.modules, threading.active_count(), flush=True)\n"
         "print(sys.stdin.readline(), file=sys.stderr, flush=True)\n"
+        "import sklearn\n"
     )
     program = (
         f"import runpy, sys; start = runpy.run_path({str(START)!r}, run_name='start'); assert start['import_tensorflow']()\n"
@@ -168,7 +169,7 @@ def started(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_the_replay_begins_with_tensorflow_and_nothing_of_headway(started):
+def test_the_replay_begins_with_tensorflow_and_nothing_of_headway_or_that_keras_takes_where_it_is(started):
     errors, said = started
     assert "DeprecationWarning" not in errors, errors
     assert said.startswith("set() True True 1\n") and "its own" in said

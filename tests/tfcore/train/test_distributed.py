@@ -37,7 +37,7 @@ from tfcore.train.stage import train
 from tfcore.train.step import StepConfig
 from tfcore.train.strategy import DistributedLearner, Placement
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 ROWS, STEPS, FEWER = 5000, 200, 120
 COLUMNS = (
     Column(name="delay", type="float32", nullable=True),
@@ -241,7 +241,6 @@ def check_like(out, expected, counts):
         np.testing.assert_allclose(value, theirs[name], atol=1e-4)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "job", "facts"),
     [
@@ -260,7 +259,6 @@ def test_the_losses_of_200_steps_are_those_of_one_device(one, name, job, facts, 
     assert (several["steps"], several["rows"], several["traces"]) == (STEPS, alone["rows"], 1)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", ["mirrored", "pair"])
 def test_members_on_replicas_leave_out_the_rows_and_decay_as_on_one_device(members, name, request):
     check_like(request.getfixturevalue(name) / "members", members, range(1, STEPS))
@@ -296,7 +294,6 @@ def test_replicas_do_not_cut_a_batch_for_a_model_with_moving_averages():
         )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", ["mirrored", "pair"])
 def test_replicas_in_float16_skip_and_scale_as_one_device_does(half, name, request):
     expected, alone = half
@@ -318,7 +315,6 @@ def test_a_mirrored_training_that_is_stopped_resumes_to_the_same_bits(mirrored):
     assert weight_bits(out / "resumed") == weight_bits(out / "whole")
 
 
-@pytest.mark.long
 def test_a_mistake_is_reported_by_the_worker_that_meets_it_first(examples, tmp_path):
     # fitted before the shard broke: fitting reads the labels where rows have weights
     asked = request(examples, steps=80, **TWO)
@@ -413,7 +409,6 @@ def waiting(examples, tmp_path):
         thread.join(10)
 
 
-@pytest.mark.long
 def test_a_worker_that_waits_for_others_is_stopped_on_request(waiting):
     child, stop, thread, failed = waiting
     stop.set()
@@ -421,7 +416,6 @@ def test_a_worker_that_waits_for_others_is_stopped_on_request(waiting):
     assert isinstance(failed[0], Cancelled) and not child.alive()
 
 
-@pytest.mark.long
 def test_a_worker_that_waits_for_others_ends_with_its_parent(waiting):
     child, _, thread, failed = waiting
     child.let_go()  # its pipe closes, as when its parent is killed

@@ -43,6 +43,7 @@ def constant(**values):
     return {name: np.full(K, value, np.float32) for name, value in values.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_training_learns_in_one_trace_whatever_number_of_steps_a_call_has(jit):
     it = learner(jit, dropout=0.0)
@@ -109,6 +110,7 @@ OFF = {"dropout": 0, "label_smoothing": 0, "temperature": 1, "positive_weight": 
 """The values at which scheduled numbers change nothing."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_scheduled_numbers_change_between_calls_and_steps_without_another_trace(jit):
     it, plain = learner(jit, scheduled=OFF), learner(dropout=0.0)
