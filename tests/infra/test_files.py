@@ -113,7 +113,6 @@ def test_the_passwords_of_database_and_server_are_the_servers_alone():
     assert holders == {"postgres", "server"}
 
 
-@pytest.mark.long
 def test_a_password_of_any_characters_reaches_the_database():
     services = yaml.safe_load((INFRA / "compose" / "compose.yaml").read_text())["services"]
     unit = dict(re.findall(r"^(\w+)=(.*)$", (INFRA / "systemd" / "server.env.example").read_text(), re.MULTILINE))

@@ -14,6 +14,8 @@ from tfcore.ops.example_parser import parse_examples
 from tfcore.transform.raw_column import DTYPES, RawColumn, raw_columns
 
 Tensors = Mapping[str, tf.Tensor]
+_SHAPES_AT_ONCE = 32
+"""The most tensors whose shapes one operation returns: TensorFlow's optimizer takes a time that grows with their square."""
 
 
 def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Tensor]) -> dict[str, RawColumn]:
@@ -28,8 +30,9 @@ def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Ten
         for tensor in inputs
         if tensor.column and tensor.default is not None and len(tensor.shape) == 1
     }
-    rows = _rows({names[name]: values for name, values in values_of.items()}, companions)
-    spread = {name: tf.broadcast_to(values, [rows]) for name, values in companions.items()}
+    counts = _row_counts({names[name]: values for name, values in values_of.items()} | companions)
+    rows = _rows(counts, companions)
+    spread = _spread(companions, counts, rows)
     raw: dict[str, RawColumn] = {}
     for kind in DTYPES:
         members = [column for column in columns if column.type == kind and not column.shape]
@@ -86,14 +89,10 @@ def with_blanks(given: Mapping[str, RawColumn], columns: Sequence[Column]) -> di
     return {column.name: given.get(column.name) or blank(column) for column in columns}
 
 
-def _rows(values: Tensors, companions: Tensors) -> tf.Tensor:
+def _rows(by_name: Tensors, companions: Tensors) -> tf.Tensor:
     """Returns the number of rows, an int32 scalar, and asserts that all tensors have it; a companion may have one row instead.
-
-    Args:
-        values: {column: its tensor}; `companions` are inputs such as c__present.
-    """
-    names = [*values, *companions]
-    counts = tf.stack([tf.shape(tensor)[0] for tensor in (*values.values(), *companions.values())])
+    `by_name` has the number of rows of each tensor, those of a column first."""
+    names, counts = [*by_name], tf.concat([*by_name.values()], 0)
     rows = counts[0]
     wrong = (counts != rows) & ~((counts == 1) & tf.constant([name in companions for name in names]))
     odd = tf.boolean_mask(tf.constant(names), wrong)
@@ -107,6 +106,33 @@ def _rows(values: Tensors, companions: Tensors) -> tf.Tensor:
     )
     with tf.control_dependencies([tf.debugging.Assert(tf.size(odd) == 0, [message])]):
         return tf.identity(rows)
+
+
+def _spread(companions: Tensors, counts: Tensors, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Returns the companions, [rows] each, where one row is repeated; in few operations, however many companions there are."""
+    spread: dict[str, tf.Tensor] = {}
+    for names in _by_dtype(companions):
+        lengths = tf.concat([counts[name] for name in names], 0)
+        places = tf.cumsum(lengths, exclusive=True)[:, None] + tf.cast(lengths != 1, tf.int32)[:, None] * tf.range(rows)
+        values = tf.gather(tf.concat([companions[name] for name in names], 0), places)
+        spread |= zip(names, tf.unstack(values, len(names)), strict=True)
+    return spread
+
+
+def _row_counts(tensors: Tensors) -> dict[str, tf.Tensor]:
+    """Returns the number of rows of each tensor, int32 [1] each, in the order of the tensors."""
+    counts: dict[str, tf.Tensor] = {}
+    for names in _by_dtype(tensors):
+        for start in range(0, len(names), _SHAPES_AT_ONCE):
+            some = names[start : start + _SHAPES_AT_ONCE]
+            shapes = tf.shape_n([tensors[name] for name in some])
+            counts |= zip(some, (shape if shape.shape == (1,) else shape[:1] for shape in shapes), strict=True)
+    return {name: counts[name] for name in tensors}
+
+
+def _by_dtype(tensors: Tensors) -> list[list[str]]:
+    dtypes = dict.fromkeys(tensor.dtype for tensor in tensors.values())
+    return [[name for name, tensor in tensors.items() if tensor.dtype == dtype] for dtype in dtypes]
 
 
 def _known(values: tf.Tensor, columns: Sequence[Column], flags: Sequence[tf.Tensor | None]) -> tf.Tensor | None:

@@ -8,7 +8,7 @@ or no values). An absent feature is null, and so is an empty feature, except for
 TensorFlow's parser does not tell it from an absent one, so the names of a record's features are decoded separately.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -36,7 +36,7 @@ def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
         else:
             spec[name] = tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
     parsed = tf.io.parse_example(records, spec)
-    chunk: Chunk = {}
+    chunk = _optional_scalars({c.name: parsed[c.name] for c in columns if c.nullable and not c.shape})
     with tf.control_dependencies(tf.nest.flatten(parsed, expand_composites=True)[:1]):  # whose error says more
         named = _named(records) if any(column.is_list and column.nullable for column in columns) else None
     for column in columns:
@@ -47,8 +47,8 @@ def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
                 chunk[f"{name}/present"] = tf.reduce_any(tf.equal(named, name), 1)
         elif not column.nullable:
             chunk[name] = value
-        else:
-            chunk[name], chunk[f"{name}/present"] = _optional(value, column)
+        elif column.shape:
+            chunk[name], chunk[f"{name}/present"] = _optional_vector(value, column)
     return chunk
 
 
@@ -68,13 +68,30 @@ def _named(records: tf.Tensor) -> tf.Tensor:
     return tf.where(tf.equal(values, ""), "", names)  # a feature of no kind has no list
 
 
-def _optional(value: tf.RaggedTensor, column: Column) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the values of a nullable column (not a list), 0 or "" for null, and which rows have a value, bool [rows]."""
-    lengths, size = value.row_lengths(), column.length or 1
+def _optional_scalars(ragged: Mapping[str, tf.RaggedTensor]) -> Chunk:
+    """Returns `c` and `c/present` of nullable columns of no shape, all of one dtype at once: the graph stays small."""
+    chunk: Chunk = {}
+    for dtype in dict.fromkeys(value.dtype for value in ragged.values()):
+        names = [name for name, value in ragged.items() if value.dtype == dtype]
+        splits = tf.stack([ragged[name].row_splits for name in names])
+        lengths = splits[:, 1:] - splits[:, :-1]
+        several = tf.boolean_mask(tf.constant(names), tf.reduce_any(lengths > 1, 1))
+        message = "an example holds several values of column " + tf.strings.reduce_join(several, separator=", ")
+        with tf.control_dependencies([tf.debugging.Assert(tf.size(several) == 0, [message], name="fits")]):
+            present = lengths > 0
+        flat = tf.concat([*(ragged[name].flat_values for name in names), tf.zeros([1], dtype)], 0)  # the last: for null
+        places = splits[:, :-1] + tf.cumsum(splits[:, -1:], exclusive=True)
+        values = tf.gather(flat, tf.where(present, places, tf.size(flat, tf.int64) - 1))
+        chunk |= zip(names, tf.unstack(values, len(names)), strict=True)
+        chunk |= zip((f"{name}/present" for name in names), tf.unstack(present, len(names)), strict=True)
+    return chunk
+
+
+def _optional_vector(value: tf.RaggedTensor, column: Column) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the values of a nullable vector column, [rows, n], zeros for null, and which rows have values, bool [rows]."""
+    lengths, size = value.row_lengths(), column.length
     fits = tf.reduce_all((lengths == 0) | (lengths == size))
     message = f"feature {column.name!r} holds another number of values than {size}"
-    if not column.shape:
-        message = f"an example holds several values of column {column.name}"
     with tf.control_dependencies([tf.debugging.Assert(fits, [message], name="fits")]):
         present = lengths > 0
     rows = tf.reshape(value.flat_values, [-1, *column.shape])

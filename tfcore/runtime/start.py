@@ -7,7 +7,6 @@ seconds of processor time, so both processes share one import. It comes first; t
 and before Headway has started a thread. The fork waits for the request of `tfcore.export.replay`.
 """
 
-import contextlib
 import gc
 import os
 import runpy
@@ -15,9 +14,8 @@ import signal
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 CUBLAS, DRIVER = "--xla_gpu_enable_triton_gemm=false", Path("/dev/nvidiactl")
 """The flag makes XLA use cuBLAS for matrix products: with XLA's own kernels a training step in TF32 took 6 to 20 times as long,
@@ -31,34 +29,20 @@ def import_tensorflow() -> bool:
     """Import TensorFlow; returns whether it could be imported."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     gc.disable()  # it would look through half a million objects again and again, and find nothing
+    absent: dict[str, Any] = dict.fromkeys(NOT_FOR_KERAS - sys.modules.keys())
+    sys.modules.update(absent)  # None: an import of it fails, as where it is not installed
     try:
         with warnings.catch_warnings():
             if not sys.warnoptions:
                 warnings.simplefilter("ignore")
-            with _absent(NOT_FOR_KERAS):
-                import tensorflow  # noqa: F401
+            import tensorflow  # noqa: F401
         return True
     except Exception:  # the worker meets it again, and answers with it
         return False
     finally:
+        for name in absent:
+            del sys.modules[name]
         gc.enable()
-
-
-@contextlib.contextmanager
-def _absent(packages: set[str]) -> Iterator[None]:
-    """Within the block these packages cannot be imported, as if they were not installed; after it they can."""
-
-    class Absent:
-        @staticmethod
-        def find_spec(name: str, *_: object) -> None:
-            if name.partition(".")[0] in packages:
-                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-    sys.meta_path.insert(0, Absent)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(Absent)
 
 
 def fork_replay(script: str) -> tuple[int, IO[bytes], IO[bytes], IO[bytes]]:

@@ -168,7 +168,6 @@ def test_a_report_lies_beside_the_record_and_replaces_the_one_before(tmp_path):
     assert [run["run"] for run in store.runs()] == [record.run]
 
 
-@pytest.mark.long
 def test_a_wide_table_is_drawn_in_part_and_stays_small(tmp_path):
     html_of(*recorded(tmp_path / "narrow", rows=200))  # imports, and the font cache
     store, record = recorded(tmp_path / "wide", rows=200, wide=600)

@@ -161,3 +161,19 @@ def test_a_word_for_a_missing_value_is_a_null_in_examples():
             (kind.float_list if name == "x" else kind.bytes_list).value.append(values[i])
         records.append(example.SerializeToString())
     _check(of_examples(tf.constant(records), COLUMNS))
+
+
+def test_the_graph_of_a_wide_table_grows_by_few_operations_a_column():
+    def operations(count):
+        wide = [column(f"c{i}", nullable=True) for i in range(count)]
+        inputs = nullable_inputs(wide)
+        given = {tensor.name: tf.TensorSpec([None], tensor.dtype) for tensor in inputs}
+
+        def read(given, records):
+            raw = [*of_tensors(given, wide, inputs).values(), *of_examples(records, wide).values()]
+            return [(each.values, each.present) for each in raw]
+
+        traced = tf.function(read, autograph=False).get_concrete_function(given, tf.TensorSpec([None], tf.string))
+        return len(traced.graph.get_operations())
+
+    assert operations(60) - operations(20) <= 40 * 7

@@ -43,7 +43,6 @@ def constant(**values):
     return {name: np.full(K, value, np.float32) for name, value in values.items()}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_training_learns_in_one_trace_whatever_number_of_steps_a_call_has(jit):
     it = learner(jit, dropout=0.0)
