@@ -10,7 +10,7 @@ import tensorflow as tf
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.export.signatures import Tensor, tensor_names
-from tfcore.ops.example_parser import parse_examples
+from tfcore.ops.example_parser import names_by_dtype, parse_examples
 from tfcore.transform.raw_column import DTYPES, RawColumn, raw_columns
 
 Tensors = Mapping[str, tf.Tensor]
@@ -111,7 +111,7 @@ def _rows(by_name: Tensors, companions: Tensors) -> tf.Tensor:
 def _spread(companions: Tensors, counts: Tensors, rows: tf.Tensor) -> dict[str, tf.Tensor]:
     """Returns the companions, [rows] each, where one row is repeated; in few operations, however many companions there are."""
     spread: dict[str, tf.Tensor] = {}
-    for names in _by_dtype(companions):
+    for names in names_by_dtype(companions).values():
         lengths = tf.concat([counts[name] for name in names], 0)
         places = tf.cumsum(lengths, exclusive=True)[:, None] + tf.cast(lengths != 1, tf.int32)[:, None] * tf.range(rows)
         values = tf.gather(tf.concat([companions[name] for name in names], 0), places)
@@ -122,17 +122,12 @@ def _spread(companions: Tensors, counts: Tensors, rows: tf.Tensor) -> dict[str, 
 def _row_counts(tensors: Tensors) -> dict[str, tf.Tensor]:
     """Returns the number of rows of each tensor, int32 [1] each, in the order of the tensors."""
     counts: dict[str, tf.Tensor] = {}
-    for names in _by_dtype(tensors):
+    for names in names_by_dtype(tensors).values():
         for start in range(0, len(names), _SHAPES_AT_ONCE):
             some = names[start : start + _SHAPES_AT_ONCE]
             shapes = tf.shape_n([tensors[name] for name in some])
             counts |= zip(some, (shape if shape.shape == (1,) else shape[:1] for shape in shapes), strict=True)
     return {name: counts[name] for name in tensors}
-
-
-def _by_dtype(tensors: Tensors) -> list[list[str]]:
-    dtypes = dict.fromkeys(tensor.dtype for tensor in tensors.values())
-    return [[name for name, tensor in tensors.items() if tensor.dtype == dtype] for dtype in dtypes]
 
 
 def _known(values: tf.Tensor, columns: Sequence[Column], flags: Sequence[tf.Tensor | None]) -> tf.Tensor | None:

@@ -71,8 +71,7 @@ def _named(records: tf.Tensor) -> tf.Tensor:
 def _optional_scalars(ragged: Mapping[str, tf.RaggedTensor]) -> Chunk:
     """Returns `c` and `c/present` of nullable columns of no shape, all of one dtype at once: the graph stays small."""
     chunk: Chunk = {}
-    for dtype in dict.fromkeys(value.dtype for value in ragged.values()):
-        names = [name for name, value in ragged.items() if value.dtype == dtype]
+    for dtype, names in names_by_dtype(ragged).items():
         splits = tf.stack([ragged[name].row_splits for name in names])
         lengths = splits[:, 1:] - splits[:, :-1]
         several = tf.boolean_mask(tf.constant(names), tf.reduce_any(lengths > 1, 1))
@@ -85,6 +84,12 @@ def _optional_scalars(ragged: Mapping[str, tf.RaggedTensor]) -> Chunk:
         chunk |= zip(names, tf.unstack(values, len(names)), strict=True)
         chunk |= zip((f"{name}/present" for name in names), tf.unstack(present, len(names)), strict=True)
     return chunk
+
+
+def names_by_dtype(tensors: Mapping[str, Any]) -> dict[tf.DType, list[str]]:
+    """Returns the names of the tensors of each dtype, in their order."""
+    dtypes = dict.fromkeys(tensor.dtype for tensor in tensors.values())
+    return {dtype: [name for name, tensor in tensors.items() if tensor.dtype == dtype] for dtype in dtypes}
 
 
 def _optional_vector(value: tf.RaggedTensor, column: Column) -> tuple[tf.Tensor, tf.Tensor]:

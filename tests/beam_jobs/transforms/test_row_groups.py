@@ -81,7 +81,6 @@ def check_files(folder, described):
             assert manifests.crc32c([file.read()]) == (shard["bytes"], shard["crc32c"])
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("options", [{}, {"shards": 3}, {"rows_per_record": 7, "shards": 2}, {"rows_per_record": 1}])
 def test_the_rows_that_were_written_are_read(tmp_path, options):
     check = None if options else lambda found: found[0]["splits"].keys() == {"train"} or pytest.fail(f"{found}")
@@ -141,7 +140,6 @@ def ingested(request_for, write_csv, tmp_path):
     return tmp_path / "ingest", result
 
 
-@pytest.mark.long
 def test_an_ingest_output_is_read_by_split_and_column(ingested, rows_of, bucket_name):
     folder, result = ingested
     value = result.model_dump(mode="json")

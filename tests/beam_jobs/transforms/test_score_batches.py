@@ -20,8 +20,6 @@ from tests.beam_jobs.transforms.pipelines import has_rows, pipeline, rows_of
 from tests.small_ranges import small_ranges
 from tfcore.export.metadata import describe_model
 
-pytestmark = pytest.mark.long
-
 ROWS = 200
 TABLE = pa.table(
     {
@@ -76,6 +74,7 @@ def without(rows, *names):
     return [{name: value for name, value in row.items() if name not in names} for row in rows]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["flights", "flowers"])
 def test_batches_and_files_are_predicted_as_by_the_job(name, served_once, source, of_the_job):
     expected, quarantined = of_the_job(name)

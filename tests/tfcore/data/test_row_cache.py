@@ -15,8 +15,6 @@ from tfcore.train.augment import Augment
 from tfcore.train.config import AugmentConfig
 from tfcore.transform.layer import Transform
 
-pytestmark = pytest.mark.long
-
 
 def _stacks(shards, parameters, keep, *, transform=None, count=40, **options):
     made = dataset_of(

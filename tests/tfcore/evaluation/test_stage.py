@@ -105,7 +105,6 @@ def without_unit(binary, tmp_path_factory):
     return found
 
 
-@pytest.mark.long
 def test_predictions_have_the_unit_of_the_split_where_records_have_it(binary, without_unit, tmp_path):
     """Of a trained model and of a SavedModel, which takes no such column; a row without a key has none."""
     units = pa.array([None if i % 13 == 0 else i % 40 for i in range(ROWS)], pa.int64())
@@ -156,7 +155,6 @@ def test_metrics_of_more_rows_than_are_judged_are_of_the_rows_that_the_gate_judg
     assert result["metrics"] == predictions.measured(task.metrics, predictions.rows_of(judged, task))
 
 
-@pytest.mark.long
 def test_other_tasks(other, tmp_path):
     trained = predict(other.request(columns=("carrier",)), tmp_path / "a", Monitor())
     predict(other.request(SavedModel(path=other.saved)), tmp_path / "b", Monitor())

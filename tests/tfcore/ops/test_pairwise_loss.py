@@ -70,9 +70,6 @@ def differentiated(scores, labels, lengths, **options):
     return losses, tape.gradient(losses, scores)
 
 
-GRAPH, COMPILED = (tf.function(differentiated, autograph=False, jit_compile=jit) for jit in (False, True))
-
-
 @st.composite
 def lists(draw, dtype):
     # eager ops cost the same for many groups as for one: so several at once, and fewer examples
@@ -113,12 +110,11 @@ def test_op_and_twin_agree_on_long_lists(op, dtype, kind, k):
     rows = sum(lengths)
     scores, labels = rng.normal(size=rows).astype(dtype) * 4, rng.integers(0, 5, rows).astype(dtype)
     labels[:2100] += np.arange(2100, dtype=dtype) / 4096  # every label another one
-    native, twin, compiled = (
-        [one.numpy() for one in graph(tf.constant(scores), labels, lengths, kind=kind, k=k, native=op_used)]
-        for op_used, graph in ((True, GRAPH), (False, GRAPH), (False, COMPILED))
+    as_graph = tf.function(differentiated, autograph=False)  # eagerly the twin's loop is Python's
+    native, twin = (
+        [one.numpy() for one in as_graph(tf.constant(scores), labels, lengths, kind=kind, k=k, native=by_op)]
+        for by_op in BOTH
     )
-    for one, other in zip(twin, compiled, strict=True):
-        np.testing.assert_allclose(one, other, rtol=TOLERANCE[dtype], atol=ROUNDING)
     np.testing.assert_allclose(native[0], twin[0], rtol=TOLERANCE[dtype])
     assert np.abs(twin[1]).max() > 1e-3
     # no row has summands of more than its group's loss
@@ -304,6 +300,31 @@ def test_a_second_derivative_is_refused(op, native):
     for run in (second_derivative, tf.function(second_derivative, autograph=False)):
         with pytest.raises(SecondDerivativeError, match="no second derivative"):
             run(native)
+
+
+@pytest.mark.parametrize(("kind", "k"), KINDS)
+def test_the_derivative_of_the_twin_is_that_of_differences_eagerly_in_a_graph_and_compiled(kind, k):
+    rng = np.random.default_rng(6)
+    lengths = [7, 0, 1, 10, 2]
+    scores = tf.constant(rng.permutation(20) / 7)
+    labels, weights, along = rng.integers(0, 4, 20), rng.choice([0.0, 0.5, 2], 20), tf.constant(rng.normal(size=20))
+
+    def derivatives(scores):
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            splits = np.cumsum([0, *lengths])
+            loss = pairwise_loss(scores, labels, splits, weights=weights, kind=kind, k=k, native=False)
+            total = tf.reduce_sum(loss * [1.0, 1, 1, 3, 1])
+        return total, tape.gradient(total, scores)
+
+    whole = derivatives(scores)
+    step = 1e-5 * along
+    slope = (derivatives(scores + step)[0] - derivatives(scores - step)[0]) / 2e-5
+    np.testing.assert_allclose(tf.reduce_sum(whole[1] * along), slope, rtol=1e-6, atol=1e-9)
+    for jit in BOTH:
+        run = tf.function(derivatives, autograph=False, jit_compile=jit)
+        for one, other in zip(whole, run(scores), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
 
 
 def operations(function, *arguments):

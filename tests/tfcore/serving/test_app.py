@@ -248,7 +248,6 @@ def test_a_text_that_ingest_would_reject_for_its_length_is_refused(served_once, 
     assert "instances[1].carrier: is a text of 101 letters; send a shorter text" in answer["error"]
 
 
-@pytest.mark.long
 def test_a_promotion_and_a_rollback_under_load_drop_no_request(served):
     rows = many(3)
     said: list[str] = []
@@ -292,7 +291,6 @@ def test_a_promotion_and_a_rollback_under_load_drop_no_request(served):
     ]  # fmt: skip
 
 
-@pytest.mark.long
 def test_a_damaged_version_is_refused_by_name_and_leaves_the_old_one_serving_until_it_is_restored(served):
     store = Store(served / "store")
     registry = Registry(store, "flights")

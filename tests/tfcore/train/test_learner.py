@@ -109,7 +109,6 @@ OFF = {"dropout": 0, "label_smoothing": 0, "temperature": 1, "positive_weight": 
 """The values at which scheduled numbers change nothing."""
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_scheduled_numbers_change_between_calls_and_steps_without_another_trace(jit):
     it, plain = learner(jit, scheduled=OFF), learner(dropout=0.0)

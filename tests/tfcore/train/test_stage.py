@@ -74,7 +74,6 @@ def test_a_training_learns_and_says_what_it_did(examples, tmp_path):
 STOPPED = {"early_stopping": {"every_steps": 40, "patience": 9}, "checkpoint_every_steps": 30}
 
 
-@pytest.mark.long
 def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, tmp_path, monkeypatch):
     folder = tmp_path / "whole"
     whole = train(request(examples, epochs=1.6, steps=None, **STOPPED), folder, Monitor())

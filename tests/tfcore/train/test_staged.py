@@ -22,8 +22,6 @@ from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
 
-pytestmark = pytest.mark.long
-
 FP = "0123456789abcdef" * 2
 COLUMNS = (
     Column(name="x", type="float32", nullable=True),
@@ -130,6 +128,7 @@ def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(
     assert (first / "predictions.parquet").read_bytes() == (second / "predictions.parquet").read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bucket_url", ["s3"], indirect=True)
 def test_a_shard_that_cannot_be_had_ends_the_training_with_its_name(bucket_url, tmp_path):
     a = open_store(f"{bucket_url}/store", tmp_path / "a")
