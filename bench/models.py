@@ -102,12 +102,14 @@ def measured(
     train, wanted = frame[~drawn].reset_index(drop=True), frame[drawn].reset_index(drop=True)
     began, labels, line = processor_seconds(), wanted[label], Line()
     if model in configs:
-        from headway.errors import Cancelled
+        from headway.errors import Cancelled, HeadwayError
 
         try:
             line, predicted = headway(train, wanted, label, configs[model], seed, cap)
         except Cancelled:
             return f"more than {cap:g} seconds"
+        except HeadwayError as error:  # eval may have no row of a class
+            return str(error).splitlines()[0]
     elif first is None:
         return "Headway, which tells the task, has no score"
     else:
@@ -263,7 +265,7 @@ def report(found: Found, models: list[str], tables: list[str], seeds: list[int])
         lost, won, count = ends[model].count(-1), ends[model].count(1), len(ends[model])
         print(
             f"{model}: better on {won}, worse on {lost} of {count}; {np.mean(seconds[model]):.1f} processor seconds"
-            f"   required: worse on at most {SHARE * count:.0f}"
+            f"   required: worse on at most {int(SHARE * count)}"
         )
     means = {model: float(np.mean(own)) for model, own in ranks.items()}
     print("mean rank:", ", ".join(f"{model} {mean:.2f}" for model, mean in means.items()), "  required: headway first")
