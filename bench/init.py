@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import base64
 import io
 import json
 import tempfile
@@ -37,6 +36,8 @@ from models import METRICS, score, trees
 
 SLACK = {"binary": 0.02, "multiclass": 0.02, "regression": 0.05, "count": 0.05}
 ERRORS, RESAMPLES, WORDS, LARGEST = 2.0, 200, 300, 16
+PNG = b"\x89PNG"
+"""How an image file of these data begins."""
 Written = tuple[str, Path, str | None]
 """The form of a data set, its file, and its label; None leaves the label to init."""
 HEADS = "data, form, rows, split, metric, Headway, trees, constant, difference, seconds"
@@ -136,13 +137,16 @@ def rows_of(ingested: Path, split: str) -> tuple[pd.DataFrame, Any]:
     shards = sorted(ingested.glob(f"{split}-*.tfrecord"))
     rows = [row for shard in shards for batch in batches(shard, columns) for row in batch.to_pylist()]
     frame = pd.DataFrame([{name: text(value) for name, value in row.items()} for row in rows])
-    return frame.drop(columns="label"), frame["label"].to_numpy()
+    # not what is passed through, such as the path of an image, in which its class stands
+    return frame[[column.name for column in columns if column.is_feature]], frame["label"].to_numpy()
 
 
 def text(value: Any) -> Any:
     if isinstance(value, list):
         return [text(item) for item in value]
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    if isinstance(value, bytes) and not value.startswith(PNG):
+        return value.decode("utf-8", "replace")
+    return value
 
 
 def frequent(frame: pd.DataFrame) -> dict[str, list[str]]:
@@ -162,8 +166,8 @@ def table(frame: pd.DataFrame, words: dict[str, list[str]]) -> pd.DataFrame:
         if name in words:
             held = [{*(value or [])} for value in values]
             columns |= {f"{name} {word}": [word in one for one in held] for word in words[name]}
-        elif isinstance(values.iloc[0], dict):
-            opened = [Image.open(io.BytesIO(base64.b64decode(value["base64"]))) for value in values]
+        elif isinstance(values.iloc[0], bytes):  # a PNG file
+            opened = [Image.open(io.BytesIO(value)) for value in values]
             images = [
                 np.asarray(image.resize((LARGEST, LARGEST)) if max(image.size) > LARGEST else image) for image in opened
             ]
