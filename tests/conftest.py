@@ -49,9 +49,7 @@ LONG = [
     "tfcore/models/test_build.py",
     "tfcore/train/test_distributed.py",
     "beam_jobs/transforms/test_ingest_spans.py",
-    "flows/test_foreign_folder.py",
     "tfcore/ops/test_pairwise_loss.py",
-    "headway/evaluation/test_gate.py",
     "headway/storage/test_remote_store.py",
 ]
 """Files that take long, the longest first: begun last, one of them would keep a process busy alone at the end. The first five

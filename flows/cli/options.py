@@ -239,11 +239,8 @@ def reporting(options: ProgressOptions) -> Iterator["Reporter"]:
     from flows.pipeline.listeners import stop_on_signals
 
     with _reporter(options) as report:
-
-        def say() -> None:
-            report.note("stopping: saving what is done (again to stop at once)")
-
-        with stop_on_signals(report.stop, signal.SIGINT, signal.SIGTERM, say=say):
+        said = "stopping: saving what is done (again to stop at once)"
+        with stop_on_signals(report.stop, signal.SIGINT, signal.SIGTERM, say=lambda: report.note(said)):
             yield report
 
 

@@ -247,15 +247,18 @@ def stop_on_signals(
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set a handler
         return
-    first: list[float] = []
+    times: list[float] = []
+
+    def ask() -> None:
+        stop.set()
+        say()
 
     def handle(number: int, frame: FrameType | None) -> None:
-        first.append(time.monotonic())
-        if len(first) > 1 and first[-1] - first[0] >= same_seconds:
+        times.append(time.monotonic())
+        if len(times) == 1:  # in another thread: this one may hold the lock of `stop`, or of what `say` writes to
+            threading.Thread(target=ask, daemon=True).start()
+        elif times[-1] - times[0] >= same_seconds:
             raise KeyboardInterrupt
-        stop.set()
-        if len(first) == 1:
-            say()
 
     before = {number: signal.signal(number, handle) for number in signals}
     try:

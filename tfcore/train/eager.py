@@ -81,9 +81,8 @@ class _Debugger(pdb.Pdb):
 
     def __init__(self) -> None:
         self._terminal = os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY)
-        signal.signal(
-            signal.SIGTTOU, signal.SIG_IGN
-        )  # which a process of the background gets that changes the terminal
+        # a process of the background gets this signal where it changes the terminal
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         super().__init__(
             stdin=os.fdopen(os.dup(self._terminal)), stdout=os.fdopen(os.dup(self._terminal), "w"), nosigint=True
         )

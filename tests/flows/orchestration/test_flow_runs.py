@@ -31,7 +31,9 @@ def test_signals_of_one_stop_are_one_stop():
         from flows.pipeline.listeners import stop_on_signals
         stop = threading.Event()
         with stop_on_signals(stop, signal.SIGTERM, signal.SIGINT, same_seconds=1.0):
-            print("ready", flush=True)
+            with stop._cond:  # as within a wait for it, where this thread holds the event's lock
+                print("ready", flush=True)
+                time.sleep(0.5)
             stop.wait()
             print("stopping", flush=True)
             time.sleep(60)
