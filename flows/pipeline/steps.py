@@ -252,7 +252,7 @@ def resolve_settings(context: Context) -> None:
         model=model.model_dump(mode="json"),
     )
     if context.pipeline.model.name == "mlp" and not context.data_facts.images:
-        text = "the model is mlp, which is quick; the default, ensemble, is what to try next: leave out model.name"
+        text = "the model is mlp, which is quick; the default, ensemble, is what to try next: leave out the key model"
         context.notes.append(Note(text=text))
 
 
