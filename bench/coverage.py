@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from headway.evaluation.intervals import intervals
 from headway.evaluation.predictions import metrics_of
-from headway.evaluation.threshold import ThresholdRule, decide_rows
+from headway.evaluation.threshold import FLAGGED, ThresholdRule, decide_rows
 from headway.metrics.base import Rows
 from headway.metrics.ranking import GroupMetric
 from headway.tasks.table import task_of
@@ -206,7 +206,7 @@ def _decided(rule: ThresholdRule, some: Rows, many: Rows, seed: int) -> Found:
     kept = Rows(np.array([0.0, 1.0, 0.0, 1.0]), np.array([0.0, 0.0, 1.0, 1.0]), weight)
     return {
         m.name: (m.cached_value(kept), found)
-        for m, found in zip(decided.metrics, decided.intervals(0.95, seed).values(), strict=True)
+        for m, found in zip((*decided.metrics, FLAGGED), decided.intervals(0.95, seed).values(), strict=True)
     }
 
 

@@ -28,7 +28,7 @@ from headway.evaluation.predictions import (
 )
 from headway.evaluation.requests import MeasureRequest
 from headway.evaluation.slices import slice_columns, slice_rows
-from headway.evaluation.threshold import DecidedRows, decide_rows, with_decisions
+from headway.evaluation.threshold import FLAGGED, DecidedRows, decide_rows, with_decisions
 from headway.evaluation.units import with_resampling_units
 from headway.evaluation.worst_slices import find_worst_slices
 from headway.metrics.base import Floats, Made, Metric, MomentMetric, Rows
@@ -198,7 +198,7 @@ def _threshold(request: MeasureRequest, decided: DecidedRows | None) -> dict[str
     return found | {
         "value": decided.threshold,
         "chosen_on": decided.chosen_on,
-        "metrics": measured(decided.metrics, decided.rows),
+        "metrics": measured(decided.metrics, decided.rows) | measured((FLAGGED,), decided.kept),
         "intervals": decided.intervals(request.confidence, request.seed),
     }
 

@@ -23,7 +23,7 @@ from headway.stages.stage_class import Answer, Key, Stage
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import TaskName, task_of
 
-MEASURE_VERSION, GATE_VERSION = 14, 19
+MEASURE_VERSION, GATE_VERSION = 15, 19
 """The versions of what the two stages write. Raise a version when its stage writes something else for the same request."""
 Parts = tuple[tuple[str, str], ...]
 """Pairs of a span, such as a day, and one of its splits as ingested: "train", "eval", "test" or "all"."""

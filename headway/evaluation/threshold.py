@@ -8,8 +8,8 @@
 
 A threshold looks better than it is on the rows that chose it, and a model looks better on its train rows. So the eval rows
 are cut into five folds (groups stay whole), and each fold is decided by the threshold that the other four choose. Precision,
-recall and cost then come from rows that did not choose their threshold. The final threshold is chosen on all eval rows, and
-the test split uses it unchanged. A threshold lies halfway between two predictions, so that rounding decides nothing.
+recall and cost then come from rows that did not choose their threshold. The final threshold is chosen on all eval rows; it
+gives the flagged share, and the test split uses it. It lies halfway between two predictions, so that rounding decides nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -132,17 +132,18 @@ class DecidedRows:
     chosen_on: str
     metrics: tuple[Metric, ...]
     """The metrics that judge the decisions."""
+    kept: Rows
+    """The rows with the decisions by `threshold`, which `FLAGGED` counts."""
     judged: tuple[Rows, tuple[Metric, ...]]
     """Rows and metrics for the intervals: the metrics choose the threshold anew on each resample, unless it was given."""
 
     def intervals(self, confidence: float, seed: int) -> dict[str, Interval | None]:
         """Returns each metric's confidence interval for the final threshold on new rows, by name; None: it has none."""
         chosen = intervals(*self.judged, confidence=confidence, seed=seed)
-        if self.judged[0] is self.rows or all(chosen.values()):
-            return chosen
         # where hardly a part of the rows chooses a threshold, or all choose the same
-        fixed = intervals(self.rows, self.metrics, confidence=confidence, seed=seed)
-        return {name: interval or fixed[name] for name, interval in chosen.items()}
+        fixed = {} if all(chosen.values()) else intervals(self.rows, self.metrics, confidence=confidence, seed=seed)
+        flagged = intervals(self.kept, (FLAGGED,), confidence=confidence, seed=seed)
+        return {name: interval or fixed[name] for name, interval in chosen.items()} | flagged
 
 
 def decide_rows(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed: int = 0) -> DecidedRows | None:
@@ -156,13 +157,13 @@ def decide_rows(rule: ThresholdRule, rows: Rows, *, given: float | None = None, 
     threshold = fixed if fixed is not None else choose(rule, rows)
     if threshold is None or not (rows.total > 0 and rows.known):
         return None
-    metrics: tuple[Metric, ...] = (PRECISION, RECALL, F1, ACCURACY, FLAGGED)
+    metrics: tuple[Metric, ...] = (PRECISION, RECALL, F1, ACCURACY)
     if rule.cost is not None:
         metrics = (*metrics, _cost(rule.cost))
     chosen_on = "no rows: the config names it" if rule.value is not None else "the eval rows"
+    kept = with_decisions(rows, threshold)
     if fixed is not None:
-        decisions = with_decisions(rows, threshold)
-        return DecidedRows(threshold, decisions, chosen_on, metrics, (decisions, metrics))
+        return DecidedRows(threshold, kept, chosen_on, metrics, kept, (kept, metrics))
     codes, units = resampling_units(rows)
     random = np.random.Philox(key=(seed, 1)).random_raw(units)
     fold = np.argsort(np.argsort(random, kind="stable")) % FOLDS
@@ -174,7 +175,7 @@ def decide_rows(rule: ThresholdRule, rows: Rows, *, given: float | None = None, 
     ends = " to ".join(dict.fromkeys(number(end) for end in (min(known), max(known))))
     chosen_on = f"all eval rows; the figures are of five folds, each decided by what the other four choose ({ends})"
     judged = folded, tuple(_CrossFitted(metric, rule, rows, _counted(rows, threshold)) for metric in metrics)
-    return DecidedRows(threshold, with_decisions(rows, np.asarray(known)[fold]), chosen_on, metrics, judged)
+    return DecidedRows(threshold, with_decisions(rows, np.asarray(known)[fold]), chosen_on, metrics, kept, judged)
 
 
 def _chosen(rule: ThresholdRule, rows: Rows) -> list[float] | None:

@@ -5,7 +5,7 @@ import pytest
 import sklearn.metrics as sk
 from pydantic import TypeAdapter, ValidationError
 
-from headway.evaluation.threshold import Costs, ThresholdRule, choose, decide_rows
+from headway.evaluation.threshold import FLAGGED, Costs, ThresholdRule, choose, decide_rows
 from headway.tasks.table import task_of
 
 RULE = TypeAdapter(ThresholdRule).validate_python
@@ -72,9 +72,9 @@ def test_intervals_are_of_the_threshold_that_is_kept(units):
 
     many, held, times = drawn(100_000), {}, 120
     for seed in range(times):
-        decided = decide_rows(RULE("f1"), drawn(600, units and draws.integers(0, units, 600)), seed=seed)
-        kept = many.predicted((many.prediction >= decided.threshold).astype(float))
-        for metric, (low, high) in zip(decided.metrics, decided.intervals(0.95, seed).values(), strict=True):
+        found = decide_rows(RULE("f1"), drawn(600, units and draws.integers(0, units, 600)), seed=seed)
+        kept = many.predicted((many.prediction >= found.threshold).astype(float))
+        for metric, (low, high) in zip((*found.metrics, FLAGGED), found.intervals(0.95, seed).values(), strict=True):
             held[metric.name] = held.get(metric.name, 0) + (low <= metric.cached_value(kept) <= high)
     assert all(0.91 <= count / times <= 0.995 for count in held.values()), held
     assert 0.94 <= sum(held.values()) / times / len(held) <= 0.985, held
@@ -85,8 +85,8 @@ def test_a_group_is_in_one_fold_and_a_given_threshold_is_taken():
     decided = decide_rows(RULE("f1"), rows)
     assert decided.threshold == choose(RULE("f1"), rows) and "five folds" in decided.chosen_on
     tested = decide_rows(RULE("f1"), rows, given=0.25)
-    assert tested.threshold == 0.25 and tested.chosen_on == "the eval rows"
-    assert np.array_equal(tested.rows.prediction, rows.prediction >= 0.25)
+    assert tested.threshold == 0.25 and tested.chosen_on == "the eval rows" and tested.rows is tested.kept
+    assert all(np.array_equal(one.kept.prediction, rows.prediction >= one.threshold) for one in (decided, tested))
     assert decide_rows(RULE(0.5), rows).threshold == 0.5
 
 
