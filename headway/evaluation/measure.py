@@ -28,7 +28,7 @@ from headway.evaluation.predictions import (
 )
 from headway.evaluation.requests import MeasureRequest
 from headway.evaluation.slices import slice_columns, slice_rows
-from headway.evaluation.threshold import FLAGGED, DecidedRows, decide_rows, with_decisions
+from headway.evaluation.threshold import FLAGGED, DecidedRows, decide_rows
 from headway.evaluation.units import with_resampling_units
 from headway.evaluation.worst_slices import find_worst_slices
 from headway.metrics.base import Floats, Made, Metric, MomentMetric, Rows
@@ -207,7 +207,7 @@ def _with_names(request: MeasureRequest, table: Table, rows: Rows, decided: Deci
     """Returns the columns of a table, with names of classes in place of their indices. The confusion matrix uses the
     final threshold. Other tables of decisions use, for each row, one chosen on other rows, unless the config gives it."""
     if table.decides and decided is not None:
-        rows = with_decisions(rows, decided.threshold) if table.name == CONFUSION.name else decided.rows
+        rows = decided.kept if table.name == CONFUSION.name else decided.rows
     columns = table.compute(rows)
     names = [name for name in _CLASSES if name in columns] if table.decides and request.classes else ()
     return columns | {name: [request.classes[i] for i in columns[name]] for name in names}

@@ -133,7 +133,7 @@ class DecidedRows:
     metrics: tuple[Metric, ...]
     """The metrics that judge the decisions."""
     kept: Rows
-    """The rows with the decisions by `threshold`, which `FLAGGED` counts."""
+    """The rows with the decisions by `threshold`, which `FLAGGED` and the confusion matrix count."""
     judged: tuple[Rows, tuple[Metric, ...]]
     """Rows and metrics for the intervals: the metrics choose the threshold anew on each resample, unless it was given."""
 
