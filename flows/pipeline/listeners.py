@@ -27,10 +27,9 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from flows.records import RunRecord, State, log_path, progress_path
 from flows.report.verdict import ending_of
+from headway.config import Result
 from headway.evaluation.slices import slice_text
 from headway.messages import amount, counted, duration, metrics_line, now, number
 from headway.monitor import Monitor
@@ -55,10 +54,8 @@ class Scope:
         return redact(line if self.until is None else f"  {self.until}: {line.strip()}")
 
 
-class Progress(BaseModel):
+class Progress(Result):
     """How far a running step is: as numbers for the file runs/<run>.progress, and in words for people."""
-
-    model_config = ConfigDict(frozen=True)
 
     step: str
     """The step's title."""
@@ -69,7 +66,7 @@ class Progress(BaseModel):
     per_second: float | None = None
     seconds_left: float | None = None
     """None, as the speed is, until it can be estimated."""
-    facts: dict[str, Any] = {}
+    facts: Mapping[str, Any] = {}
     """JSON values, such as the loss."""
 
     @property

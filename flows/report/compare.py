@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from flows.records import LATEST, Code, RunRecord, State, StepRecord, find, record_or_none
 from flows.report.changes import Change, auto_changes, changed_settings, code_in, differences, why_chosen, with_defaults
@@ -28,7 +28,7 @@ from flows.report.results import RunResults
 from flows.report.text import text, window, wrapped
 from flows.report.verdict import RunSummary, Tone, ending_of
 from flows.report.versions import UNCLEAR, change_text, names_of_versions, outcome_of, paired_table, rows_in_words
-from headway.config import Frozen
+from headway.config import Frozen, Result
 from headway.errors import ConfigError
 from headway.evaluation.compare import compare as compare_models
 from headway.evaluation.measured import Metrics
@@ -58,10 +58,8 @@ _EACH_ITS_OWN = frozenset({"stands as", "made", "run", "size"})
 _TONES: dict[str, Tone] = {"better": "green", "worse": "red"}
 
 
-class ComparedModel(Frozen):
+class ComparedModel(Frozen, arbitrary_types_allowed=True):
     """One side of a comparison: a version, or a run that made no version."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     name: str
     title: str
@@ -99,10 +97,8 @@ class ComparedModel(Frozen):
         return rows_in_words(self.eval)
 
 
-class SameRows(Frozen):
+class SameRows(Frozen, arbitrary_types_allowed=True):
     """The comparison of both models' metrics on the rows that both scored."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     rows: int
     spans: tuple[str, ...]
@@ -404,10 +400,8 @@ def _predictions(store: Store, evaluation: str | None, group: str | None) -> pa.
     return read_predictions(path, group=group)
 
 
-class _Rules(Frozen):
+class _Rules(Result):
     """The settings by which a run computes metrics: its task; for a ranking also the group, the item and the number of ranks."""
-
-    model_config = ConfigDict(extra="ignore")
 
     task: str
     group: str | None = None

@@ -27,14 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pydantic import (
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from headway.config import Frozen, OneOrMore
 from headway.schema.calendar_days import Temporal
@@ -74,11 +67,9 @@ MARKERS = frozenset(
 """The texts that people write for an unknown number, in lower case."""
 
 
-class Parse(Frozen):
+class Parse(Frozen, populate_by_name=True):
     """The rule by which a column's text is read. A pipeline writes it as `parse: number`, as `parse: "%d/%m/%Y"`, or with all of
     its fields."""
-
-    model_config = ConfigDict(populate_by_name=True)
 
     as_: Kind = Field(
         alias="as",

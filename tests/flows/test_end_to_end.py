@@ -63,6 +63,7 @@ def test_lists_and_vectors_go_from_the_file_to_a_promoted_model_and_a_second_cha
     (tmp_path / "pipeline.yaml").write_text(LISTS)
     first = _run(typed, tmp_path)
     assert first["state"] == "promoted", first
+    assert first["baselines"]["linear"]["auc"] > 0.99, "it knows the tags"
     second = _run(typed, tmp_path, "--set", "split.eval=0.3", "--force")  # better or not
     assert second["state"] == "promoted" and {"ingest all", "evaluate champion 1"} <= {*_ran(second)}, second
     out, third = tmp_path / "rows.parquet", ("--set", "split.eval=0.3", "--set", "training.steps=5")

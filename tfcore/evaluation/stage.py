@@ -41,7 +41,7 @@ from tfcore.evaluation.scorers import Incompatible, SavedModelScorer, Scores, Tr
 from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.head import label_task
 from tfcore.heads.label_parameters import LabelParameters
-from tfcore.models.linear import FILE, NAME, LinearModel
+from tfcore.models.linear import FILE, INPUTS, NAME, LinearModel
 from tfcore.runtime.devices import prepare
 from tfcore.transform.images import ImageDecoder
 from tfcore.transform.layer import transform_of
@@ -118,10 +118,8 @@ def _predict(
 def _check(request: EvaluateRequest, shards: Shards) -> None:
     if not shards.total:
         raise DataError("the eval split has no rows", where="split", fix="hold out more, or widen the window")
-    names, where = (
-        [column.name for column in shards.columns],
-        "evaluation.slices, evaluation.row_values, gate.thresholds",
-    )
+    names = [column.name for column in shards.columns]
+    where = "evaluation.slices, evaluation.row_values, gate.thresholds"
     for name in request.columns:
         if name not in names:
             raise ConfigError(f"{name!r} is not a stored column", where=where, fix=suggest(name, names))
@@ -260,7 +258,7 @@ def _write(
             files.write(PREDICTIONS, _with(table, ranks))
             others = {} if items is None else items.predictions(table.column(request.item).combine_chunks())
             if linear is not None:
-                others[NAME] = linear.predict(batch["numeric"].numpy()[:valid], batch["categorical"].numpy()[:valid])
+                others[NAME] = linear.predict({name: batch[name].numpy()[:valid] for name in INPUTS if name in batch})
             place = table.schema.get_field_index(PREDICTION)
             for name, predicted in others.items():
                 files.write(_file(name), table.set_column(place, PREDICTION, _predictions(predicted)))

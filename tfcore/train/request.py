@@ -18,7 +18,7 @@ from tfcore.models.config import ModelConfig
 from tfcore.train.config import RANKING_VERSION, RETRIEVAL_VERSION, TrainingConfig
 from tfcore.transform.parameters import OfTransform, TransformParameters
 
-VERSION = 6
+VERSION = 7
 """A part of the stage's key: to be raised by a change of what training writes for the same request."""
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Generic, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from headway.config import Frozen
 from headway.schema.calendar_days import Part
@@ -257,10 +257,9 @@ def image_input(column: str) -> str:
     return "image_" + tensor_name(column)
 
 
-class OfTransform(Stage[Answer], Generic[Answer]):
+class OfTransform(Stage[Answer], Generic[Answer], populate_by_name=True):
     """The base class of stages that read rows through a fitted transform, and run the user's code."""
 
-    model_config = ConfigDict(populate_by_name=True)
     code: Annotated[dict[str, str], Key(spread=True)] = Field(default={}, description="digests of the user's files")
     fitted: Annotated[Ref[TransformParameters], Key("inputs", "transform")] = Field(alias="transform")
 

@@ -29,9 +29,6 @@ def busy(monkeypatch):
 
         do_PATCH = do_GET
 
-        def log_message(self, *arguments):
-            pass
-
     monkeypatch.setattr(flink_rest, "_ANSWER_SECONDS", 0.3)
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever).start()

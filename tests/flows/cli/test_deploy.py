@@ -42,9 +42,6 @@ def test_a_proxy_whose_server_is_away_and_its_page_are_no_server(typed, pipeline
             self.send_header("Content-Type", "text/html")
             self.end_headers()
 
-        def log_message(self, *arguments):
-            pass
-
     with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{server.server_port}/api"}):

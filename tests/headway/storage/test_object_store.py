@@ -212,9 +212,6 @@ class _Answer(BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
 
-    def log_message(self, *arguments):
-        pass
-
 
 @pytest.fixture
 def endpoint(monkeypatch):
