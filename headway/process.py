@@ -87,6 +87,7 @@ def gc_paused() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()  # nor does it look at them later
         if before:
             gc.enable()
 

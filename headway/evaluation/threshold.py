@@ -234,8 +234,7 @@ FLAGGED = MomentMetric("flagged", lambda rows: rows.prediction[:, None], higher_
 def _cost(costs: Costs) -> MomentMetric:
     def lost(rows: Rows) -> Floats:
         is_flagged, positive = rows.prediction >= 0.5, rows.label > 0.5
-        return (costs.false_positive * (is_flagged & ~positive) + costs.false_negative * (~is_flagged & positive))[
-            :, None
-        ]
+        cost = costs.false_positive * (is_flagged & ~positive) + costs.false_negative * (~is_flagged & positive)
+        return cost[:, None]
 
     return MomentMetric("cost", lost, within=(0.0, np.inf))

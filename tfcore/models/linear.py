@@ -97,11 +97,11 @@ class LinearModel:
         dense = np.zeros((count, 1 + width + sum(self.sizes)))
         dense[:, 0] = 1.0
         dense[:, 1 : 1 + width] = (np.asarray(numeric, np.float64) - self.centre) / self.scale
-        for column, start in enumerate(1 + width + _starts(self.sizes)):
+        for column, start in enumerate(1 + width + np.cumsum(self.sizes) - self.sizes):
             dense[np.arange(count), start + categorical[:, column]] = 1.0
         slots = rows["lists"] if len(self.lists) else np.zeros((count, 0), np.int32)
         sizes, widths = self.lists.T
-        ids = np.where(slots >= 0, slots + np.repeat(_starts(sizes), widths), -1)
+        ids = np.where(slots >= 0, slots + np.repeat(np.cumsum(sizes) - sizes, widths), -1)
         ids.sort(axis=1)
         row, slot = np.nonzero((ids >= 0) & (np.diff(ids, axis=1, prepend=-1) > 0))  # each id of a row once
         return _Columns(dense, row, ids[row, slot], int(sizes.sum()))
@@ -166,7 +166,3 @@ def _minimum(columns: _Columns, label: NDArray[Any], weight: Floats, kind: str |
 def _sums(to: NDArray[np.int64], values: Floats, of: NDArray[np.int64], size: int) -> Floats:
     """Returns sums [size, outputs]: `values[of]` added up at the indices `to`."""
     return np.stack([np.bincount(to, column[of], size) for column in values.T], axis=1)
-
-
-def _starts(sizes: Any) -> NDArray[np.int64]:
-    return np.cumsum([0, *sizes])[:-1].astype(np.int64)
