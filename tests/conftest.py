@@ -39,21 +39,16 @@ ROOT = Path(__file__).parent.parent
 
 LONG = [
     "flows/test_operations.py",
-    "infra/test_flink.py",
     "flows/test_deployed.py",
     "infra/test_one_host.py",
-    "flows/test_retrain.py",
     "docs/test_pages.py",
     "flows/test_end_to_end.py",
-    "flows/test_bucket_runs.py",
     "tfcore/models/test_build.py",
     "tfcore/train/test_distributed.py",
-    "beam_jobs/transforms/test_ingest_spans.py",
-    "tfcore/ops/test_pairwise_loss.py",
-    "headway/storage/test_remote_store.py",
+    "tfcore/transform/test_images.py",
 ]
-"""Files that take long, the longest first: begun last, one of them would keep a process busy alone at the end. The first five
-are those of `make servers` and `make flink`."""
+"""Files that take long, the longest first: begun last, one of them would keep a process busy alone at the end. The first three
+are those of `make servers`."""
 
 settings.register_profile("headway", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("headway")

@@ -477,6 +477,7 @@ GOLDEN = Path(__file__).parent / "golden" / "ingest.json"
 """SHA-256 of each file below, by the stage's VERSION: other bytes mean raising VERSION, then `make golden`."""
 
 
+@pytest.mark.long
 def test_golden_bytes(request_for, write_csv, out, digests):
     ingest(request_for(write_csv(200), range_size=1024), out, Monitor(), runner=TWO)
     # Arrow files aside: their bytes are up to the version of Arrow

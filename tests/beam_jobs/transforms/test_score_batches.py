@@ -92,6 +92,7 @@ def test_batches_and_files_are_predicted_as_by_the_job(name, served_once, source
         assert_that(rejected, has_rows(without(named, "file", "row")), "rejected of files")
 
 
+@pytest.mark.long
 def test_model_and_files_may_lie_in_a_bucket(served_once, of_the_job, bucket_name, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     bucket = Bucket(f"s3://{bucket_name}")

@@ -83,6 +83,7 @@ def test_what_the_server_answers_decides_whether_a_run_goes_on(monkeypatch, code
     assert server.POLL_SECONDS <= 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
 def test_printing_outlives_the_reader(closed):
     script = """

@@ -22,6 +22,7 @@ from tfcore.train.request import TrainRequest
 from tfcore.train.rows import group_runs, training_data
 from tfcore.transform.config import ColumnTransform
 
+pytestmark = pytest.mark.long
 COLUMNS = (
     Column(name="x", type="float32", nullable=False),
     Column(name="query", type="bytes", nullable=True, encoding="dictionary", role="group"),

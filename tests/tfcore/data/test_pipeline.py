@@ -97,6 +97,7 @@ def test_every_row_comes_once_an_epoch_and_batches_carry_over(tmp_path, per_reco
 HELD_OUT = 0.2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("per_record", "holdout", "starts"),
     [

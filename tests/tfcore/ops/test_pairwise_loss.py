@@ -15,6 +15,7 @@ from headway.errors import ConfigError
 from tfcore.graph.function import GraphFunction
 from tfcore.train.ranking import SecondDerivativeError, pairwise_loss
 
+pytestmark = pytest.mark.long
 TOLERANCE = {"float32": 1e-5, "float64": 1e-9}
 LEAST = {"float32": 1.2e-38, "float64": 2.3e-308}
 """The smallest number that is not subnormal: what is below, TensorFlow takes for 0."""
@@ -101,7 +102,6 @@ def test_op_and_twin_give_what_two_loops_give(op, dtype, kind, k, data):
         close(slopes, gradient, size, dtype)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(("kind", "k"), KINDS)
 def test_op_and_twin_agree_on_long_lists(op, dtype, kind, k):
@@ -410,14 +410,12 @@ def in_other_processes(op, fork_server, tmp_path_factory):
     return [json.loads(line) for line in out.splitlines()]
 
 
-@pytest.mark.long
 def test_results_do_not_depend_on_the_number_of_threads(in_other_processes):
     for first in (0, 4):
         alone, two, seven = (digest for digest, _ in in_other_processes[first : first + 3])
         assert alone == two == seven
 
 
-@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
 def test_memory_goes_with_the_rows_and_not_with_the_pairs(in_other_processes):
     # 1 KB a row; a matrix of these pairs would take 400 MB in one byte each, 50 MB in one bit
@@ -426,7 +424,6 @@ def test_memory_goes_with_the_rows_and_not_with_the_pairs(in_other_processes):
     assert in_other_processes[7][1] < 60
 
 
-@pytest.mark.long
 def test_the_arithmetic_under_sanitizers_gives_the_same_bits_at_every_width(sanitized):
     said = []
     for widest in ("", "-march=native"):

@@ -154,7 +154,8 @@ def started(tmp_path_factory):
         "import runpy, sys, threading\n"
         "foreign = {name.split('.')[0] for name in sys.modules} & {'headway', 'tfcore', 'flows', 'pydantic', 'sklearn'}\n"
         "print(foreign, 'tensorflow' in sys.modules, 'numpy' in sys.modules, threading.active_count(), flush=True)\n"
-        "print(sys.stdin.readline(), file=sys.stderr, flush=True); import sklearn\n"
+        "print(sys.stdin.readline(), file=sys.stderr, flush=True)\n"
+        "import sklearn\n"
     )
     program = (
         f"import runpy, sys; start = runpy.run_path({str(START)!r}, run_name='start'); assert start['import_tensorflow']()\n"

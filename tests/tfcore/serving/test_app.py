@@ -248,6 +248,7 @@ def test_a_text_that_ingest_would_reject_for_its_length_is_refused(served_once, 
     assert "instances[1].carrier: is a text of 101 letters; send a shorter text" in answer["error"]
 
 
+@pytest.mark.long
 def test_a_promotion_and_a_rollback_under_load_drop_no_request(served):
     rows = many(3)
     said: list[str] = []
@@ -431,6 +432,7 @@ def test_a_large_request_gets_the_answers_of_its_rows_and_others_are_answered_me
         assert [p["logit"] for p in part.json()["predictions"]] == pytest.approx(found[at : at + 100], abs=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

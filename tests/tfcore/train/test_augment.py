@@ -15,6 +15,7 @@ from tfcore.train.request import TrainRequest
 from tfcore.train.rows import training_data
 from tfcore.transform.config import ColumnTransform
 
+pytestmark = pytest.mark.long
 ROWS = 500
 COLUMNS = (
     Column(name="x", type="float32", nullable=True),
@@ -136,7 +137,6 @@ def same(found, wanted, where):
         np.testing.assert_array_equal(found[name], wanted[name][where], err_msg=name)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("start", "batch", "stack"),
     [(31, 16, 2), (62, 16, 2), (8, 100, 1)],  # over the first epoch's end, over the second's, and within the second one

@@ -20,6 +20,7 @@ from tfcore.train.callbacks import Recorder
 from tfcore.train.config import OptimizerConfig
 from tfcore.train.loop import run
 
+pytestmark = pytest.mark.long
 K = 8
 learner = Learners(
     K, ModelConfig(name="mlp", hidden=(8,), embedding=3), OptimizerConfig(name="sgd", settings={"momentum": 0.9})
@@ -75,7 +76,6 @@ def whole_batches(steps):
     return outcomes, whole.model.get_weights()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("jit", "count"), [("off", 16), ("on", 4), ("eager", 4)])
 def test_micro_batches_make_the_step_of_the_whole_batch(jit, count):
     """Rows of unlike weights, dropout masks by row and every number that changes a weight: to float tolerance the same."""

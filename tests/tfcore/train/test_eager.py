@@ -22,6 +22,7 @@ from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
 from tfcore.transform.config import ColumnTransform
 
+pytestmark = pytest.mark.long
 SOURCE = """
 import keras
 import tensorflow as tf
@@ -117,7 +118,6 @@ print("went on with", seen)
 """
 
 
-@pytest.mark.long
 def test_a_breakpoint_is_at_the_terminal_of_the_command():
     """Of a process whose input is no terminal, and which is in the terminal's background."""
     pid, terminal = pty.fork()

@@ -24,6 +24,7 @@ from tfcore.train.step import StepConfig
 from tfcore.train.trainer import TrainingSession
 from tfcore.transform.raw_column import RawColumn
 
+pytestmark = pytest.mark.long
 K, B = 2, 12
 SPECS = {
     "numeric": tf.TensorSpec([K, B, 3], tf.float32),
@@ -189,7 +190,6 @@ def wrongly_ordered(examples, out, **training):
     return wrong / pairs
 
 
-@pytest.mark.long
 def test_a_training_that_ranks_orders_groups_better(examples, tmp_path):
     assert wrongly_ordered(examples, tmp_path / "a") < wrongly_ordered(examples, tmp_path / "b", ranking=None) - 0.01
 

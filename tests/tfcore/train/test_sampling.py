@@ -18,6 +18,7 @@ from tfcore.train.request import TrainRequest
 from tfcore.train.rows import class_rates, training_data
 from tfcore.train.stage import train
 
+pytestmark = pytest.mark.long
 ROWS = 20_000
 COLUMNS = (
     Column(name="x", type="float32", nullable=False),
@@ -57,7 +58,6 @@ def labels(written, sampling, *, batch=100, stack=5, start=0, stacks=4, data=Non
     return data, np.concatenate(rows, 1)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("early", "starts"), [(None, (17, 70)), ({"holdout": 0.2}, (44,))])
 def test_a_resumed_training_sees_the_same_sample(written, early, starts):
     sampling = {"rates": {"0": 0.1, "1": 2.5}}

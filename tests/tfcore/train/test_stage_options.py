@@ -15,6 +15,7 @@ from tfcore.train.loop import Learner
 from tfcore.train.stage import train
 from tfcore.train.trainer import TrainingSession
 
+pytestmark = pytest.mark.long
 ROWS = 2000
 
 
@@ -36,7 +37,6 @@ def plain(examples, tmp_path_factory):
     return train(request(examples), out, Lines()), weights(out)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_micro_batches_train_what_whole_batches_do(examples, plain, tmp_path, jit):
     options = {"jit": jit, "micro_batches": 4, "checkpoint_every_steps": 24}

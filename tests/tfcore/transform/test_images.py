@@ -19,6 +19,7 @@ from tfcore.transform.config import ColumnTransform
 from tfcore.transform.fit import fit_parameters
 from tfcore.transform.images import ImageDecoder, decode_images
 
+pytestmark = pytest.mark.long
 PHOTO = Column(name="photo", type="bytes", nullable=True)
 LABEL = Column(name="label", type="int64", nullable=False, role="label")
 PIXELS = (8, 6, 3)

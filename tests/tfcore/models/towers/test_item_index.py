@@ -21,6 +21,7 @@ from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
 
+pytestmark = pytest.mark.long
 MODEL = ModelConfig(name="two_towers", item=("movie", "genres", "price"), embedding=3, hidden=())
 COLUMNS = (
     Column(name="age", type="float32", nullable=False),
@@ -78,7 +79,6 @@ def excluding(*rows):
     }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("taste", [0, 2])
 def test_top_k_gives_the_items_that_the_model_scores_highest_and_their_products(world, taste):
     model, described, genre, _ = world
