@@ -29,7 +29,7 @@ Tick = Callable[[int], None]
 
 
 class Stopped(Exception):
-    """Raised to end the work on a range, since the job was stopped or the place belongs to another job."""
+    """Raised to end the work on a range: the job was stopped, or another job has taken over its output `Place`."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,8 @@ def _kept(place: FolderPlace | BucketPlace, piece: Range, name: str, key: str) -
 
 
 def finish_span(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure]) -> Outcome:
-    """Merge a span's ranges, save the outcome and return it (a HeadwayError as a failure). A published span's is only returned.
+    """Merges a span's ranges, saves the outcome and returns it. If the span is published already, its outcome is returned, and
+    nothing else is done. A HeadwayError is returned as a failure.
 
     Args:
         total: the number of ranges that the span was cut into; None: the runner lost this number, and the outcome is a failure.

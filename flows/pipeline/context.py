@@ -437,8 +437,8 @@ class Context:
         return SplitUnits(key=key, equal=equal, distinct=distinct)
 
     def _equal_rows(self) -> tuple[tuple[str, ...], int]:
-        """Returns the columns by which equal rows are one unit of resampling, and the number of distinct rows if unstored columns
-        count too, else 0. Returns no columns if few eval rows repeat others, rows are too many, or the split is by place."""
+        """Returns the columns whose equal values make eval rows one unit of resampling (none if few rows repeat others, rows are
+        too many, or the split is by place), and the number of distinct rows if columns not stored count too, else 0."""
         columns, found = self.columns, self.proof.json().get("splits", {}).get("eval", {})
         rows, distinct = found.get("rows", 0), found.get("distinct", math.inf)
         if distinct > MOST_DISTINCT * rows or rows > MOST_COMPARED or columns.by_place:

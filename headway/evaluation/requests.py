@@ -198,7 +198,7 @@ class GateRequest(PredictionsStage[Decision]):
 
     @property
     def ranked(self) -> bool:
-        """Whether the order within groups is judged."""
+        """True if the order within groups is judged."""
         return self.ndcg_at is not None
 
 

@@ -32,7 +32,7 @@ AS_CONFIGURED = "as configured"
 
 
 class Costs(Frozen):
-    """What a wrong decision costs, in any unit."""
+    """The costs of the two kinds of wrong decisions, in any unit."""
 
     false_positive: float = Field(ge=0, allow_inf_nan=False, description="the cost of a negative row that is flagged")
     false_negative: float = Field(

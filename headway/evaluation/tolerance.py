@@ -265,7 +265,7 @@ def with_errors(
     seed: int,
     check: Callable[[], None] = lambda: None,
 ) -> MetricsWithErrors:
-    """Returns a model's value, gain over the constant and standard error on these rows, for each metric that has an error.
+    """Returns each metric's value, gain over a constant prediction and standard error; metrics without an error are left out.
 
     Args:
         rows: rows with the model's predictions and with resampling units.

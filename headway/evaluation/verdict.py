@@ -117,7 +117,7 @@ class Check(Result):
     def key(self) -> str:
         """A text that identifies the check within a verdict: name, metric, slice and side of the limit."""
         where = None if self.slice is None else f"{self.slice}={self.slice_value}"
-        return " ".join(str(each) for each in (self.name, self.metric, where, self.limit_side) if each)
+        return " ".join(str(each) for each in (self.name, self.metric, where, self.limit) if each)
 
     @property
     def perhaps_beyond(self) -> bool:
@@ -153,10 +153,6 @@ class Check(Result):
     def surely_within(self) -> bool:
         """Whether the whole interval of the change is within the limit."""
         return self.improvement is not None and self.allowed is not None and self.improvement[0] >= -self.allowed
-
-    @property
-    def limit_side(self) -> str:
-        return self.limit if self.name == THRESHOLD else ""
 
 
 class Model(Result):

@@ -121,7 +121,8 @@ def indexed_keys(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName
 def rule(
     config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column] = (), *, by_place: bool = False
 ) -> dict[str, Any]:
-    """Returns what decides a row's split: the config, and with mode hash the version of the hash and the types of the columns.
+    """Returns all that decides which split a row gets, to be compared: the config, and with mode hash the hash's version and
+    the columns' types.
 
     Args:
         columns: the columns that are read, as they are stored.

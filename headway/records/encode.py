@@ -216,7 +216,7 @@ def _places_one_by_one(
 
 
 def _words(dictionary: pa.BinaryArray, orders: Sequence[NDArray[np.int64]]) -> EncodedFeature:
-    """Returns each record's distinct values as serialized fields of a bytes_list. `orders` holds their codes per record."""
+    """Encodes each record's distinct values as fields of a bytes_list. `orders` has their indices in `dictionary`."""
     if len(dictionary) > _FEW:
         ends = np.concatenate([[0], np.cumsum([len(order) for order in orders])])
         return _texts(dictionary.take(pa.array(np.concatenate(orders))), ends)

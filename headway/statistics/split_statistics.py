@@ -259,7 +259,7 @@ def merge_all(folders: Sequence[Path], columns: Sequence[Column], *, spill: Path
 
 
 def summary(statistics: SplitStatistics, top: int = 5) -> list[dict[str, Any]]:
-    """Returns each column's row of JSON values, with the `top` most frequent ones if all were counted. A figure may be None."""
+    """Returns a dict of figures (or None) per column, for JSON; with its `top` most frequent values if all were counted."""
     return [_summary(column, top) for column in statistics.columns.values()]
 
 

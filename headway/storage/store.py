@@ -148,8 +148,8 @@ class Store:
         return (None, problem) if problem else (manifest, None)
 
     def _placed(self, folder: Path) -> tuple[Manifest, str] | None:
-        """Returns the manifest of an output or a model version, and the key of the folder with its files; None when there is
-        no valid manifest. In a bucket, that folder is the upload attempt that the manifest names.
+        """Returns the manifest of an output or a model version, and the key of the folder that really holds its files: in a
+        bucket, of the upload attempt that the manifest names. None when there is no valid manifest.
 
         The manifest is cached until its object changes, since a plan over a year of days asks for each a hundred times.
         """

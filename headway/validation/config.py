@@ -91,7 +91,7 @@ class ValidateConfig(Frozen):
                 raise no_column(name, schema.names(), where=f"{where}: validation.columns")
 
     def with_severity(self, anomaly: Anomaly) -> Anomaly | None:
-        """Returns the anomaly with the severity that is configured for its column or kind. None: this severity is ignore."""
+        """Returns the anomaly with the severity set for its kind in its column, else its kind, else its own; None: ignored."""
         own, kind = self.columns.get(anomaly.column or ""), anomaly.kind
         severity = (own.severity.get(kind) if own else None) or self.severity.get(kind) or anomaly.severity
         return None if severity == "ignore" else anomaly.model_copy(update={"severity": severity})

@@ -144,7 +144,8 @@ def check_drift(
 def _differences(
     ours: ColumnStatistics, theirs: ColumnStatistics, rows: str, whose: str, bounds: DriftConfig
 ) -> Iterator[tuple[str | None, str, float, float]]:
-    """Yields (name, message, distance, limit) of exceeded limits, of a number's two the first. Name None: no row has a value."""
+    """Yields (name of the measure, message, distance, limit) for each limit that is exceeded; a column of numbers has
+    two, of which it yields the first that is exceeded. The name is None where no row has a value."""
     now, before = _absent(ours), _absent(theirs)
     change = abs(now - before)
     if now == 1 and (1 - before) * ours.rows >= BY_CHANCE:

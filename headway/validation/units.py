@@ -302,8 +302,8 @@ def _unit(column: _Column, columns: Sequence[_Column], targets: Sequence[Floats]
 
 
 def _same(codes: Codes, column: _Column) -> bool:
-    """Returns whether a column is the same in nearly all rows of a unit; `codes` are the rows' units. Each row counts once, so
-    that a unit of many rows, such as all zeros, does not decide for all."""
+    """Returns whether rows of the same unit nearly always have the same value of a column; `codes` are the rows' units. Each
+    row counts once, so that one unit of very many rows does not decide for all."""
     sizes = np.bincount(codes)
     pairs, counts = np.unique(codes * column.values + column.codes, return_counts=True)
     size = sizes[pairs // column.values]
@@ -344,7 +344,7 @@ def _is_quantity(column: _Column, codes: Codes, targets: Sequence[Floats]) -> bo
 
 
 def _numbers_things(column: _Column) -> bool:
-    """Returns whether a column may hold serial numbers, each in about as many rows. Words and measures are no serial numbers."""
+    """Returns whether a column may hold serial numbers: many values, each in about the same number of rows, no measures."""
     counts = np.bincount(column.codes)
     alone = _UNITS_ALONE * _ROWS_ALONE <= _ROWS_ALONE * len(counts) <= len(column.codes)
     return alone and counts.std() <= counts.mean() and column.coded
@@ -482,7 +482,8 @@ def _residual(target: Floats, constant: Sequence[_Column], units: Codes, others:
 
 
 def _by_lines(residual: Floats, column: _Column, most: int) -> Floats:
-    """Returns what a column of numbers predicts for each row: the mean of its value or, with many values, a line per range."""
+    """Returns the residual that a column of numbers predicts for each row: the mean residual of the row's value or, of more
+    than `most` values, a line in each of `most` ranges."""
     assert column.numbers is not None
     codes, along = column.codes, np.zeros(len(residual))
     if column.values > most:

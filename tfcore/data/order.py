@@ -87,8 +87,8 @@ class Plan:
         return runs
 
     def places(self, epoch: int) -> NDArray[np.int32]:
-        """Returns for each row, in the order in which an epoch reads rows, its position in manifest order; int32
-        [rows]. Windows are not permuted yet. Only for a plan that has the same rows in every epoch."""
+        """Returns the manifest position of each row that an epoch reads, in reading order, before rows are shuffled within
+        windows; int32 [rows]. Only for a plan that has the same rows in every epoch."""
         lengths = np.concatenate(self._rows).astype(np.int64)
         begins = np.cumsum(lengths) - lengths
         read = self.sequence(epoch)

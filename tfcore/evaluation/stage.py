@@ -152,7 +152,7 @@ def _file(baseline: str) -> str:
 
 
 def _items(request: EvaluateRequest, stager: Stager | None) -> ItemCounts | None:
-    """Returns the item counts of the train rows, for the item baselines; None for a SavedModel, or if no column names items."""
+    """Returns how often each item, such as a film, is in the train rows; None for a SavedModel, or without an item column."""
     if request.item is None or not request.train or not isinstance(request.model, TrainedModel):
         return None
     shards = shards_of(request.train, stager)

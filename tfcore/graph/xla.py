@@ -18,8 +18,8 @@ _INTENDED: ContextVar[str | None] = ContextVar("xla", default=None)
 
 @contextmanager
 def compiling_intended(yes: bool = True) -> Iterator[None]:
-    """Within the block `compiling` returns true: XLA will compile the trace later, for the present device, which TensorFlow
-    cannot know yet. With `yes` false, `compiling` looks only at `jit_compile=True`."""
+    """Makes `compiling` return true within the block, for a trace that XLA compiles only later, for the present device.
+    With `yes` false, `compiling` looks only at `jit_compile=True`."""
     token = _INTENDED.set(_device() if yes else None)
     try:
         yield

@@ -69,7 +69,7 @@ def _named(records: tf.Tensor) -> tf.Tensor:
 
 
 def _optional_scalars(ragged: Mapping[str, tf.RaggedTensor]) -> Chunk:
-    """Returns `c` and `c/present` of nullable columns of no shape, all of one dtype at once: the graph stays small."""
+    """Returns for each nullable scalar column c the tensors `c` and `c/present`. One dtype at once: the graph stays small."""
     chunk: Chunk = {}
     for dtype, names in names_by_dtype(ragged).items():
         splits = tf.stack([ragged[name].row_splits for name in names])

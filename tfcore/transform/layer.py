@@ -244,7 +244,7 @@ def _outputs(fitted: Fitted) -> list[str]:
 def numeric_inputs(
     fitted: Iterable[Fitted], columns: Mapping[str, RawColumn]
 ) -> tuple[list[Block], dict[str, tf.Tensor]]:
-    """Returns the numeric inputs: inputs of one number per row in blocks, inputs of a vector per row by name."""
+    """Returns the numeric inputs: scalars with the same operations stacked into one Block each, vectors by column name."""
     groups: dict[Any, list[Fitted]] = {}
     for entry in fitted:
         if entry.size is None and entry.pixels is None:
