@@ -122,7 +122,7 @@ def backfill(
     """
     if promote and upto != "gate":
         raise ConfigError(f"a backfill up to {upto} has nothing to promote", where="--promote", fix="--upto gate")
-    name, ends = context.loaded.pipeline.name, _ends(context.loaded.pipeline.source, first, last)
+    name, ends = context.loaded.pipeline.name, _last_spans(context.loaded.pipeline.source, first, last)
     context.store.create()
     lock = context.store.lock(f"run-{name}", {"run": "backfill"})
     with lock.held(wait_seconds=wait_seconds, on_wait=lambda who: report.note(f"waiting for {who}")):
@@ -134,7 +134,7 @@ def backfill(
     return Backfill(pipeline=name, first=ends[0], last=ends[-1], upto=upto, rows=windows.rows)
 
 
-def _ends(source: SourceConfig, first: str, last: str) -> list[str]:
+def _last_spans(source: SourceConfig, first: str, last: str) -> list[str]:
     """Returns the last span of each window: the source's spans from `first` to `last`. ConfigError if there are none."""
     every = spans(source)
     until = select_window(every, None, last, "allow")[-1]

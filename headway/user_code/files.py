@@ -38,14 +38,14 @@ def digest(file: Path) -> str:
 
 def is_local(folder: Path, name: str) -> bool:
     """Returns whether the top-level module `name` is a Python file or a package in `folder`."""
-    return name.isidentifier() and _place(folder / name) is not None
+    return name.isidentifier() and _module_at(folder / name) is not None
 
 
 def _files(folder: Path, name: str) -> Iterator[Path]:
     """Yields the files that an import of the dotted name runs, packages first; nothing for a name that is not in `folder`."""
     at = folder
     for part in name.split("."):
-        place = _place(at / part) if part.isidentifier() else None
+        place = _module_at(at / part) if part.isidentifier() else None
         if place is None:
             return
         if place.suffix == ".py":
@@ -53,7 +53,7 @@ def _files(folder: Path, name: str) -> Iterator[Path]:
         at = at / part
 
 
-def _place(path: Path) -> Path | None:
+def _module_at(path: Path) -> Path | None:
     """Returns the file of a module or package, or the folder of a package without __init__.py; None if `path` is neither."""
     if (package := path / "__init__.py").is_file():
         return package

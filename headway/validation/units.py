@@ -288,11 +288,11 @@ def _repeats(codes: Codes) -> bool:
 def _unit(column: _Column, columns: Sequence[_Column], targets: Sequence[Floats]) -> Unit | None:
     codes = column.units
     others = [other for other in columns if other is not column]
-    constant = [other for other in others if _same(codes, other)]
+    constant = [other for other in others if _constant_within_units(codes, other)]
     if len(constant) == len(others):  # equal rows, which one hash keeps together
         return None
     sure = _crossed(column, constant)
-    if (not sure and not _numbers_things(column)) or _is_quantity(column, codes, targets):
+    if (not sure and not _may_hold_serial_numbers(column)) or _is_quantity(column, codes, targets):
         return None
     same = tuple(other.name for other in constant)
     correlation = _alike(codes, [column, *constant], [other for other in others if other.name not in same], targets)
@@ -301,7 +301,7 @@ def _unit(column: _Column, columns: Sequence[_Column], targets: Sequence[Floats]
     return Unit(column.name, same, int(codes.max()) + 1, len(codes), correlation, sure, codes)
 
 
-def _same(codes: Codes, column: _Column) -> bool:
+def _constant_within_units(codes: Codes, column: _Column) -> bool:
     """Returns whether rows of the same unit nearly always have the same value of a column; `codes` are the rows' units. Each
     row counts once, so that one unit of very many rows does not decide for all."""
     sizes = np.bincount(codes)
@@ -326,7 +326,7 @@ def _crossed(unit: _Column, constant: Sequence[_Column]) -> bool:
             continue
         if first.measured and second.measured and min(first.values, second.values) > unit.values // 2:
             return True
-        if not _same(first.codes, second) and not _same(second.codes, first):
+        if not _constant_within_units(first.codes, second) and not _constant_within_units(second.codes, first):
             return True
     return False
 
@@ -343,7 +343,7 @@ def _is_quantity(column: _Column, codes: Codes, targets: Sequence[Floats]) -> bo
     return False
 
 
-def _numbers_things(column: _Column) -> bool:
+def _may_hold_serial_numbers(column: _Column) -> bool:
     """Returns whether a column may hold serial numbers: many values, each in about the same number of rows, no measures."""
     counts = np.bincount(column.codes)
     alone = _UNITS_ALONE * _ROWS_ALONE <= _ROWS_ALONE * len(counts) <= len(column.codes)

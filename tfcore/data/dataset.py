@@ -115,9 +115,9 @@ class RowPlan:
         """Returns where to begin to read, so that the first batch is that of `step`. `batch` is the number of rows in a batch."""
         return self.order.start(step * batch) if self.groups is None else self.groups.start(step)
 
-    def record_rows(self, epoch: tf.Tensor) -> tf.Tensor:
+    def rows_per_record(self, epoch: tf.Tensor) -> tf.Tensor:
         """Returns how many rows of each record take part, in the order in which the epoch reads records; int64 [records]."""
-        return numpy_op(lambda epoch: self.order.record_rows(epoch).astype(np.int64), _BOUNDS, stateful=False)(epoch)
+        return numpy_op(lambda at: self.order.rows_per_record(at).astype(np.int64), _BOUNDS, stateful=False)(epoch)
 
     def bounds(self, epoch: tf.Tensor) -> tf.Tensor | None:
         """Returns the first row of each window, and the end: int64 [windows + 1]. None without groups: windows of one size."""
@@ -219,7 +219,7 @@ def training_dataset(
         at = EpochStart.of(start, epoch)
         if cache is None:
             rows = inputs.reader.in_epoch(plan.order, epoch, at.skip)
-            rows = prepare(rows, inputs, selection, epoch, plan.record_rows(epoch)[at.skip :])
+            rows = prepare(rows, inputs, selection, epoch, plan.rows_per_record(epoch)[at.skip :])
             rows = cut_windows(rows, plan, epoch, at, drops=start.drop_rows > 0)
         else:
             rows = cache.windows(epoch, at.window, plan.bounds(epoch), places=augment is None)

@@ -69,7 +69,7 @@ class Plan:
         return shard_order(len(self._rows), self.seed, int(epoch))
 
     @lru_cache(maxsize=2)  # noqa: B019 - a plan lives as long as its training
-    def record_rows(self, epoch: int) -> NDArray[Any]:
+    def rows_per_record(self, epoch: int) -> NDArray[Any]:
         """Returns the number of rows of each record, in the order in which an epoch reads the records; integers of the
         smallest type, [records]."""
         runs = self._runs(epoch)
@@ -107,13 +107,13 @@ class Plan:
 
     def skip(self, epoch: int, row: int) -> tuple[int, int]:
         """Returns how many records to skip, and how many rows of the next record to drop, to begin at row `row` of an epoch."""
-        ends = np.cumsum(self.record_rows(epoch) if row else (), dtype=np.int64)
+        ends = np.cumsum(self.rows_per_record(epoch) if row else (), dtype=np.int64)
         passed = int(np.searchsorted(ends, row, side="right"))
         return passed, row - (int(ends[passed - 1]) if passed else 0)
 
     def _epoch_of(self, row: int) -> tuple[int, int]:
         epoch = 0
-        while row >= (rows := int(self.record_rows(epoch).sum())):
+        while row >= (rows := int(self.rows_per_record(epoch).sum())):
             row, epoch = row - rows, epoch + 1
         return epoch, row
 

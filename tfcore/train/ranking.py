@@ -199,7 +199,7 @@ def pairwise_sums(
     safe_labels = tf.where(used, labels, 0)
     columns = {"score": tf.where(used, scores, 0), "label": safe_labels, "weight": tf.where(used, weights, 0)}
     if kind == "lambdarank":
-        gain, discount, held = _ndcg(
+        gain, discount, held = _gains_and_discounts(
             tf.stop_gradient(columns["score"]), safe_labels, used, row_splits, group, groups, k
         )
         finite &= held
@@ -230,7 +230,7 @@ def _checked(
         return tuple(tf.identity(vector) for vector in (scores, labels, weights, splits))
 
 
-def _ndcg(
+def _gains_and_discounts(
     scores: tf.Tensor,
     labels: tf.Tensor,
     used: tf.Tensor,

@@ -105,7 +105,7 @@ def test_an_epoch_is_every_row_once_in_whole_batches_that_can_begin_anywhere(sha
     assert (start.epoch, step - start.epoch * total) == (int(step >= total), step if step < total else step - total)
     chosen, before = order.window(start.epoch, start.window)
     assert before + start.drop_in_window == (step - start.epoch * total) * batch and start.drop_in_window < len(chosen)
-    ends = np.cumsum(plan.record_rows(start.epoch))
+    ends = np.cumsum(plan.rows_per_record(start.epoch))
     first = (ends[start.skip_records - 1] if start.skip_records else 0) + start.drop_rows
     assert first == order.bounds(start.epoch)[start.window]
 

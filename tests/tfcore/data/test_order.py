@@ -41,7 +41,7 @@ def test_interleave_walks_as_tf_data_does():
 def test_a_start_passes_over_exactly_the_rows_before_it(shards, seed, window, cycle, first_row):
     plan = Plan(shards, seed, window=window, cycle=cycle)
     start = plan.start(first_row)
-    rows = plan.record_rows(start.epoch)
+    rows = plan.rows_per_record(start.epoch)
     before = int(rows[: start.skip_records].sum()) + start.drop_rows
     assert before == start.window * window
     assert start.epoch * plan.rows + before + start.drop_in_window == first_row
