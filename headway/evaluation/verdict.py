@@ -252,10 +252,8 @@ class Verdict(Result):
         that passed on slices only those nearest to a threshold's limit and the notes on slices that were not checked."""
         passed = [check for check in self.checks if check.slice is not None and check.passed]
         met = [check for check in passed if check.name == THRESHOLD and check.value is not None]
-        near = nearest_to_limits(met)
-        left = {id(check) for check in passed if check.name != THRESHOLD} | {id(check) for check in met} - set(
-            map(id, near)
-        )
+        unchecked = [check for check in passed if check.name == THRESHOLD and check.value is None]
+        left = {*map(id, passed)} - {*map(id, [*nearest_to_limits(met), *unchecked])}
         checks = tuple(check for check in self.checks if id(check) not in left)
         return self.model_copy(update={"checks": checks, "left_out": self.left_out[:_MOST_LEFT_OUT], "worth": None})
 

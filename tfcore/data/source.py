@@ -3,7 +3,6 @@
     shards = rows_in_memory(table, columns)           # an Arrow table, a dict of NumPy arrays, or a tf.data.Dataset
     train(request, out, monitor, shards=shards)       # and evaluate.predict(..., shards=shards)
     element_spec(columns)                             # of raw rows: {"delay": TensorSpec([None], float32), ...}
-    raw_rows(shards)                                  # the Dataset of them, a record an element, from shards of any kind
 
 The chain of `tfcore.data.dataset` reads these shards like shards in files: the same rows, cut into the same records, come in the
 same order and end in the same bits. A column that may be null has a companion column `<name>__present`, as in an exported
@@ -24,7 +23,7 @@ from headway.records.tfrecord import cut_between_groups, grouper
 from headway.schema.columns import UNIT, Column, suggest
 from headway.schema.tensor_name import PRESENT
 from headway.tabular.list_arrays import is_text, value_type
-from tfcore.data.reader import AUTOTUNE, InMemoryShards, Reader, Shards
+from tfcore.data.reader import InMemoryShards
 from tfcore.transform.raw_column import DTYPES
 
 
@@ -66,25 +65,6 @@ def element_spec(columns: Sequence[Column]) -> dict[str, tf.TypeSpec]:
         if column.nullable:
             spec[column.name + PRESENT] = tf.TensorSpec([None], tf.bool)
     return spec
-
-
-@tf.autograph.experimental.do_not_convert  # as in `tfcore.data.dataset`
-def raw_rows(shards: Shards) -> tf.data.Dataset:
-    """Returns a Dataset of all raw rows, in order. Each element has the rows of one record, in the form of `element_spec`."""
-    spec = element_spec(shards.columns)
-    reader = Reader(shards, [column.name for column in shards.columns])
-
-    def element(*piece: tf.Tensor) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, column in reader(*piece).columns.items():
-            found[name] = column.plain()
-            if column.lengths is not None:
-                found[name] = tf.RaggedTensor.from_row_lengths(found[name], column.lengths, validate=False)
-            found[name + PRESENT] = column.present
-        return {name: found[name] if isinstance(of, tf.RaggedTensorSpec) else tf.ensure_shape(found[name], of.shape)
-                for name, of in spec.items()}  # fmt: skip
-
-    return reader.in_order().map(element, num_parallel_calls=AUTOTUNE, deterministic=True)
 
 
 def _table(rows: Any, columns: Sequence[Column]) -> pa.Table:

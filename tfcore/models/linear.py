@@ -1,18 +1,18 @@
 """The linear baseline: a linear model of the transformed rows, to compare a candidate model with; NumPy only.
 
-    model = LinearModel.fit(rows, sizes=(4, 17), lists=((5000, 64),), task="binary")
+    model = LinearModel.fit(rows, slots=((4, 1), (17, 1), (5000, 64)), task="binary")
     model.predict(rows)      # probabilities [rows] or [rows, classes], or numbers [rows]; float64
     model.save(folder / FILE); LinearModel.load(folder / FILE)
 
 Ridge regression with alpha=1, logistic or multinomial regression with C=1, on standardized numbers and a 0/1 column for each
-category and each id of a list, such as a word. The loss is minimized by accelerated gradient steps, preconditioned by the
-inverse of a bound on the Hessian (Boehning, "Multinomial logistic regression algorithm", 1992; restarts: O'Donoghue and
-Candes, 2015).
+category and each id of a list, such as a word. The loss is minimized by Newton steps, each solved by conjugate gradients
+(Nocedal and Wright, "Numerical Optimization", 2006, chapter 7), preconditioned by a bound on the Hessian (Boehning,
+"Multinomial logistic regression algorithm", 1992) without what ids have in common with each other and with numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,45 +26,39 @@ from headway.tasks.table import task_of
 FILE = "linear.npz"
 NAME = "linear"
 INPUTS = ("numeric", "categorical", "lists")
-MOST_ROWS, MOST_COLUMNS, MOST_WORK, MOST_IDS = 100_000, 1_000, 2_000_000_000, 5_000_000
-"""The rows, the dense columns, the rows * columns^2 and the ids in lists * outputs beyond which none is fitted."""
+MOST_ROWS, MOST_NUMBERS, MOST_WORK, MOST_IDS = 100_000, 1_000, 2_000_000_000, 3_000_000
+"""The rows, the numbers, rows * numbers^2, and the `ids` of `cheap` beyond which no linear baseline is fitted."""
 PENALTY = 1.0
-_STEPS, _CLOSE = 1_000, 1e-7
+_STEPS, _CLOSE = 100, 1e-9
 Floats = NDArray[np.float64]
+Map = Callable[[Floats], Floats]
 Rows = Mapping[str, NDArray[Any]]
 """`numeric` and `categorical` [rows, columns], `lists` [rows, slots] with -1 in empty slots if there are lists, and for a
 fit `label` [rows], the number to predict or the index of the class, and `weight` [rows]."""
 
 
-def cheap(rows: int, columns: int, slots: int) -> bool:
-    """Returns whether a linear baseline is cheap enough to fit. `columns` is the number of numeric inputs plus the
-    number of all categories, `slots` that of all lists' slots times the outputs."""
-    few = 0 < rows <= MOST_ROWS and columns + slots > 0 and columns <= MOST_COLUMNS
-    return few and rows * columns**2 <= MOST_WORK and rows * slots <= MOST_IDS
+def cheap(rows: int, numbers: int, ids: int) -> bool:
+    """Returns whether a linear baseline is cheap enough to fit: in half a minute at most. `numbers` is that of the numeric
+    inputs; `ids` is the slots of categories and lists in all rows, plus the ids that there are, both times the outputs."""
+    few = 0 < rows <= MOST_ROWS and numbers + ids > 0 and numbers <= MOST_NUMBERS
+    return few and rows * numbers**2 <= MOST_WORK and ids <= MOST_IDS
 
 
 @dataclass(frozen=True)
 class LinearModel:
-    """A fitted linear baseline. `weights` is [1 + columns, outputs], the first those of a constant 1; `sizes` is the number
-    of ids of each categorical column, `lists` [lists, 2] the numbers of ids and of slots of each list."""
+    """A fitted linear baseline. `weights` is [1 + columns, outputs], the first those of a constant 1. `slots` [inputs, 2] has
+    the numbers of ids and of slots of each category (one slot) and then of each list."""
 
     task: str
-    sizes: NDArray[np.int64]
-    lists: NDArray[np.int64]
+    slots: NDArray[np.int64]
     centre: Floats
     scale: Floats
     weights: Floats
 
     @staticmethod
-    def fit(
-        rows: Rows, *, sizes: Sequence[int], lists: Sequence[tuple[int, int]] = (), task: str, classes: int = 1
-    ) -> LinearModel:
-        """Returns a model that is fitted to the rows, whose weights are divided by their mean.
-
-        Args:
-            sizes, lists: as in `LinearModel`.
-            classes: the number of classes of a multiclass label.
-        """
+    def fit(rows: Rows, *, slots: Sequence[tuple[int, int]], task: str, classes: int = 1) -> LinearModel:
+        """Returns a model that is fitted to the rows, whose weights are divided by their mean. `slots` is as in
+        `LinearModel`, `classes` the number of classes of a multiclass label."""
         weight = np.asarray(rows["weight"], np.float64)
         if not weight.sum() > 0:
             weight = np.ones(len(weight))
@@ -73,11 +67,15 @@ class LinearModel:
         centre = np.average(numbers, axis=0, weights=weight)
         scale = np.sqrt(np.average((numbers - centre) ** 2, axis=0, weights=weight))
         scale = np.where(scale > 1e-12 * np.maximum(1.0, np.abs(centre)), scale, np.inf)  # a constant says nothing
-        ids = np.array(sizes, np.int64), np.array(lists, np.int64).reshape(-1, 2)
-        model = LinearModel(task, *ids, centre, scale, weights=np.zeros((0, 0)))
-        kind = task_of(task)
+        model = LinearModel(task, np.array(slots, np.int64).reshape(-1, 2), centre, scale, weights=np.zeros((0, 0)))
+        kind, label, middle, spread = task_of(task), rows["label"], 0.0, 1.0
+        if kind.linear != "logistic":  # so that labels of any size and distance from 0 are fitted alike
+            middle = np.average(label, weights=weight)
+            spread = float(np.sqrt(np.average((label - middle) ** 2, weights=weight))) or 1.0
         outputs = classes if kind.per_class else 1
-        return replace(model, weights=_minimum(model._columns(rows), rows["label"], weight, kind.linear, outputs))
+        weights = _minimum(model._columns(rows), (label - middle) / spread, weight, kind.linear, outputs) * spread
+        weights[0] += middle
+        return replace(model, weights=weights)
 
     def predict(self, rows: Rows) -> Floats:
         """Returns by task the probability of class 1 [rows], probabilities [rows, classes], or numbers [rows]; float64."""
@@ -92,25 +90,20 @@ class LinearModel:
             return LinearModel(**{name: stored[name] for name in stored} | {"task": str(stored["task"])})
 
     def _columns(self, rows: Rows) -> _Columns:
-        numeric, categorical = rows["numeric"], rows["categorical"]
-        count, width = numeric.shape
-        dense = np.zeros((count, 1 + width + sum(self.sizes)))
-        dense[:, 0] = 1.0
-        dense[:, 1 : 1 + width] = (np.asarray(numeric, np.float64) - self.centre) / self.scale
-        for column, start in enumerate(1 + width + np.cumsum(self.sizes) - self.sizes):
-            dense[np.arange(count), start + categorical[:, column]] = 1.0
-        slots = rows["lists"] if len(self.lists) else np.zeros((count, 0), np.int32)
-        sizes, widths = self.lists.T
-        ids = np.where(slots >= 0, slots + np.repeat(np.cumsum(sizes) - sizes, widths), -1)
+        numbers = (np.asarray(rows["numeric"], np.float64) - self.centre) / self.scale
+        sizes, slots = self.slots.T
+        ids = np.concatenate([rows[name] for name in INPUTS[1:] if name in rows], axis=1)
+        ids = np.where(ids >= 0, ids + np.repeat(np.cumsum(sizes) - sizes, slots), -1)
         ids.sort(axis=1)
         row, slot = np.nonzero((ids >= 0) & (np.diff(ids, axis=1, prepend=-1) > 0))  # each id of a row once
+        dense = np.concatenate([np.ones((len(numbers), 1)), numbers], axis=1)
         return _Columns(dense, row, ids[row, slot], int(sizes.sum()))
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """A model's columns [rows, columns]: `dense` ones, of which the first is 1 for the bias and the next are the
-    numbers and the categories; then `size` sparse ones, which are 1 at the lists' ids: in each `row` at its `id`s."""
+    """The matrix of a model's columns [rows, columns]: the `dense` ones are 1 and the numbers; then come `size` sparse ones,
+    one for each id: row `row[i]` has a 1 in column `id[i]`, and else 0."""
 
     dense: Floats
     row: NDArray[np.int64]
@@ -129,38 +122,67 @@ class _Columns:
 
 def _minimum(columns: _Columns, label: NDArray[Any], weight: Floats, kind: str | None, outputs: int) -> Floats:
     """Returns the weights [columns, outputs] of the least penalized loss of a regression that is "ridge" or "logistic"."""
-    dense, logistic = columns.dense, kind == "logistic"
-    # p (1 - p) is at most 1/4, and the Hessian of several classes at most half of the one of each
-    most = (0.25 if outputs == 1 else 0.5) if logistic else 1.0
-    most *= 2.0 if len(columns.id) else 1.0  # a Hessian of two blocks is at most twice the blocks alone
-    penalty = np.full((dense.shape[1] + columns.size, 1), PENALTY)
-    penalty[0] = 1e-9
-    inverse = np.linalg.inv(most * (dense * weight[:, None]).T @ dense + np.diag(penalty[: dense.shape[1], 0]))
-    # the block of the lists is at most the diagonal matrix of its rows' sums
-    lengths = np.bincount(columns.row, minlength=len(label)) * weight
-    diagonal = most * _sums(columns.id, lengths[:, None], columns.row, columns.size) + PENALTY
+    width, weight = columns.dense.shape[1], weight[:, None]
     targets = np.eye(outputs)[np.asarray(label, np.int64)] if outputs > 1 else np.asarray(label, np.float64)[:, None]
+    penalty = np.full((width + columns.size, 1), PENALTY)
+    penalty[0] = 1e-9
+    # the second derivative of a logistic loss is at most 1/4, and of several classes at most half of that of each
+    most = {"logistic": 0.25 if outputs == 1 else 0.5}.get(kind or "", 1.0)
+    inverse = np.linalg.inv(most * (columns.dense * weight).T @ columns.dense + np.diag(penalty[:width, 0]))
+    diagonal = most * _sums(columns.id, weight, columns.row, columns.size) + PENALTY
 
-    def gradient(at: Floats) -> Floats:
-        output = columns.times(at)
-        if logistic:
-            output = sigmoid(output) if outputs == 1 else softmax(output)
-        return columns.transposed_times(weight[:, None] * (output - targets)) + penalty * at
+    def precondition(slope: Floats) -> Floats:
+        return np.concatenate([inverse @ slope[:width], slope[width:] / diagonal])
 
-    now = ahead = np.zeros((len(penalty), outputs))
-    momentum = 1.0
+    def loss(at: Floats, output: Floats) -> float:
+        return float(np.sum(weight * (_curve(kind, output)[0] - targets * output)) + np.sum(penalty * at**2) / 2)
+
+    now, output = np.zeros((len(penalty), outputs)), np.zeros((len(label), outputs))
     for _ in range(_STEPS):
-        slope = gradient(ahead)
-        step = np.concatenate([inverse @ slope[: dense.shape[1]], slope[dense.shape[1] :] / diagonal])
-        new = ahead - step
-        if np.sum(slope * (new - now)) > 0:
-            momentum, ahead, now = 1.0, new, new
-        else:
-            following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-            ahead, now, momentum = new + (momentum - 1) / following * (new - now), new, following
-        if np.abs(step).max() < _CLOSE * max(1.0, np.abs(new).max()):
+        _, mean, derivative = _curve(kind, output)
+
+        def bent(by: Floats, derivative: Map = derivative) -> Floats:
+            return columns.transposed_times(weight * derivative(columns.times(by))) + penalty * by
+
+        slope = columns.transposed_times(weight * (mean - targets)) + penalty * now
+        step = _solution(bent, slope, precondition)
+        moved, before = columns.times(step), loss(now, output)
+        while loss(now - step, output - moved) > before and np.abs(step).max() > 1e-12:
+            step, moved = step / 2, moved / 2
+        now, output = now - step, output - moved
+        if np.sum(slope * step) < _CLOSE * np.sum(weight):
             break
     return now
+
+
+def _curve(kind: str | None, output: Floats) -> tuple[Floats, Floats, Map]:
+    """Returns of outputs [rows, outputs] the convex function whose gradient is the prediction, the prediction, and the function
+    that multiplies by its derivative. The loss is the first, less output times target."""
+    if kind != "logistic":
+        return output**2 / 2, output, lambda by: by
+    if output.shape[1] == 1:
+        mean = sigmoid(output)
+        return np.logaddexp(0, output), mean, lambda by: mean * (1 - mean) * by
+    mean, classes = softmax(output), output.shape[1]
+    whole = np.logaddexp.reduce(output, axis=1, keepdims=True) / classes
+    return whole, mean, lambda by: mean * (by - np.sum(mean * by, axis=1, keepdims=True))
+
+
+def _solution(multiply: Callable[[Floats], Floats], right: Floats, precondition: Callable[[Floats], Floats]) -> Floats:
+    """Returns x with multiply(x) = right, by preconditioned conjugate gradients to a tenth of the first error."""
+    x, rest = np.zeros_like(right), right
+    direction = ready = precondition(rest)
+    size = first = np.sum(rest * ready)
+    for _ in range(_STEPS):
+        if size <= 1e-2 * first:
+            break
+        bent = multiply(direction)
+        along = size / np.sum(direction * bent)
+        x, rest = x + along * direction, rest - along * bent
+        ready = precondition(rest)
+        size, before = np.sum(rest * ready), size
+        direction = ready + size / before * direction
+    return x
 
 
 def _sums(to: NDArray[np.int64], values: Floats, of: NDArray[np.int64], size: int) -> Floats:

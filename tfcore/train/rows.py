@@ -624,16 +624,15 @@ class TrainingData:
     def linear_baseline(self) -> LinearModel | None:
         """Returns a linear model fitted to the numbers, categories and lists of all train rows, held-out rows too. None if
         the task has no linear model, an input is an image, or the fit is not `cheap`."""
-        layout = self._parameters
-        sizes = [entry.size for entry in layout.categorical]
-        lists = [(entry.size, entry.width) for entry in layout.lists]
+        layout, rows = self._parameters, self._plan.shards.total
+        slots = [(each.size, 1) for each in layout.categorical] + [(each.size, each.width) for each in layout.lists]
         classes = len(layout.label.classes or ()) or 1
-        columns, slots = len(layout.numeric) + sum(sizes), classes * sum(width for _, width in lists)
-        no_linear = label_task(layout.label).linear is None
-        if no_linear or self.images is not None or not cheap(self._plan.shards.total, columns, slots):
+        ids = classes * sum(size + rows * width for size, width in slots)
+        kind, numbers = label_task(layout.label).linear, len(layout.numeric)
+        if kind is None or self.images is not None or not cheap(rows, numbers, ids):
             return None
-        rows = self._all_rows((*layout.inputs(), "label", "weight"))
-        return LinearModel.fit(rows, sizes=sizes, lists=lists, task=layout.label.task, classes=classes)
+        inputs = self._all_rows((*layout.inputs(), "label", "weight"))
+        return LinearModel.fit(inputs, slots=slots, task=layout.label.task, classes=classes)
 
     def items(self, model: ModelConfig) -> dict[str, NDArray[Any]] | None:
         """Returns each item's inputs in the train rows, by name. None unless two_towers has an index of its items."""
