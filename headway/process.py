@@ -80,14 +80,14 @@ def quiet_libraries() -> None:
 
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """Pauses Python's garbage collector in the block. While TensorFlow is imported, the collector would scan half a million
-    lasting objects again and again, and free none of them."""
+    """Pauses Python's garbage collector in the block, and exempts from it for good what there is at the end. While TensorFlow
+    is imported, the collector would scan half a million lasting objects again and again, and free none of them."""
     before = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()  # nor does it look at them later
+        gc.freeze()
         if before:
             gc.enable()
 

@@ -7,7 +7,7 @@
 Ridge regression with alpha=1, logistic or multinomial regression with C=1, on standardized numbers and a 0/1 column for each
 category and each id of a list, such as a word. The loss is minimized by Newton steps, each solved by conjugate gradients
 (Nocedal and Wright, "Numerical Optimization", 2006, chapter 7), preconditioned by a bound on the Hessian (Boehning,
-"Multinomial logistic regression algorithm", 1992) without what ids have in common with each other and with numbers.
+"Multinomial logistic regression algorithm", 1992) without what ids have in common with each other and other columns.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from headway.tasks.table import task_of
 FILE = "linear.npz"
 NAME = "linear"
 INPUTS = ("numeric", "categorical", "lists")
-MOST_ROWS, MOST_NUMBERS, MOST_WORK, MOST_IDS = 100_000, 1_000, 2_000_000_000, 3_000_000
+MOST_ROWS, MOST_NUMBERS, MOST_WORK, MOST_IDS = 100_000, 1_000, 2_000_000_000, 2_000_000
 """The rows, the numbers, rows * numbers^2, and the `ids` of `cheap` beyond which no linear baseline is fitted."""
 PENALTY = 1.0
-_STEPS, _CLOSE = 100, 1e-9
+_STEPS, _CLOSE = 1_000, 1e-9
+"""The most steps of each kind; the least gain of the mean loss in a Newton step after which another is made."""
 Floats = NDArray[np.float64]
 Map = Callable[[Floats], Floats]
 Rows = Mapping[str, NDArray[Any]]
@@ -38,8 +39,8 @@ fit `label` [rows], the number to predict or the index of the class, and `weight
 
 
 def cheap(rows: int, numbers: int, ids: int) -> bool:
-    """Returns whether a linear baseline is cheap enough to fit: in half a minute at most. `numbers` is that of the numeric
-    inputs; `ids` is the slots of categories and lists in all rows, plus the ids that there are, both times the outputs."""
+    """Returns whether a linear baseline is cheap enough to fit: in a minute at most. `numbers` is that of the numeric inputs;
+    `ids` is the outputs, times the slots of categories and lists and a 1 in all rows, plus the ids that there are."""
     few = 0 < rows <= MOST_ROWS and numbers + ids > 0 and numbers <= MOST_NUMBERS
     return few and rows * numbers**2 <= MOST_WORK and ids <= MOST_IDS
 
@@ -60,9 +61,7 @@ class LinearModel:
         """Returns a model that is fitted to the rows, whose weights are divided by their mean. `slots` is as in
         `LinearModel`, `classes` the number of classes of a multiclass label."""
         weight = np.asarray(rows["weight"], np.float64)
-        if not weight.sum() > 0:
-            weight = np.ones(len(weight))
-        weight = weight / weight.mean()
+        weight = weight / weight.mean() if weight.sum() > 0 else np.ones(len(weight))
         numbers = np.asarray(rows["numeric"], np.float64)
         centre = np.average(numbers, axis=0, weights=weight)
         scale = np.sqrt(np.average((numbers - centre) ** 2, axis=0, weights=weight))
@@ -126,7 +125,7 @@ def _minimum(columns: _Columns, label: NDArray[Any], weight: Floats, kind: str |
     targets = np.eye(outputs)[np.asarray(label, np.int64)] if outputs > 1 else np.asarray(label, np.float64)[:, None]
     penalty = np.full((width + columns.size, 1), PENALTY)
     penalty[0] = 1e-9
-    # the second derivative of a logistic loss is at most 1/4, and of several classes at most half of that of each
+    # the largest second derivatives of the losses
     most = {"logistic": 0.25 if outputs == 1 else 0.5}.get(kind or "", 1.0)
     inverse = np.linalg.inv(most * (columns.dense * weight).T @ columns.dense + np.diag(penalty[:width, 0]))
     diagonal = most * _sums(columns.id, weight, columns.row, columns.size) + PENALTY
@@ -145,12 +144,12 @@ def _minimum(columns: _Columns, label: NDArray[Any], weight: Floats, kind: str |
             return columns.transposed_times(weight * derivative(columns.times(by))) + penalty * by
 
         slope = columns.transposed_times(weight * (mean - targets)) + penalty * now
-        step = _solution(bent, slope, precondition)
+        step = _solution(bent, slope, precondition, 1e-2 if kind == "logistic" else 1e-6)
         moved, before = columns.times(step), loss(now, output)
         while loss(now - step, output - moved) > before and np.abs(step).max() > 1e-12:
             step, moved = step / 2, moved / 2
         now, output = now - step, output - moved
-        if np.sum(slope * step) < _CLOSE * np.sum(weight):
+        if not np.sum(slope * step) >= _CLOSE * np.sum(weight):
             break
     return now
 
@@ -168,13 +167,14 @@ def _curve(kind: str | None, output: Floats) -> tuple[Floats, Floats, Map]:
     return whole, mean, lambda by: mean * (by - np.sum(mean * by, axis=1, keepdims=True))
 
 
-def _solution(multiply: Callable[[Floats], Floats], right: Floats, precondition: Callable[[Floats], Floats]) -> Floats:
-    """Returns x with multiply(x) = right, by preconditioned conjugate gradients to a tenth of the first error."""
+def _solution(multiply: Map, right: Floats, precondition: Map, close: float) -> Floats:
+    """Returns x with multiply(x) = right, by preconditioned conjugate gradients. They end at the share `close` of the squared
+    error that x = 0 has."""
     x, rest = np.zeros_like(right), right
     direction = ready = precondition(rest)
     size = first = np.sum(rest * ready)
     for _ in range(_STEPS):
-        if size <= 1e-2 * first:
+        if not size > close * first:
             break
         bent = multiply(direction)
         along = size / np.sum(direction * bent)

@@ -626,13 +626,13 @@ class TrainingData:
         the task has no linear model, an input is an image, or the fit is not `cheap`."""
         layout, rows = self._parameters, self._plan.shards.total
         slots = [(each.size, 1) for each in layout.categorical] + [(each.size, each.width) for each in layout.lists]
-        classes = len(layout.label.classes or ()) or 1
-        ids = classes * sum(size + rows * width for size, width in slots)
-        kind, numbers = label_task(layout.label).linear, len(layout.numeric)
-        if kind is None or self.images is not None or not cheap(rows, numbers, ids):
+        task, numbers = label_task(layout.label), len(layout.numeric)
+        outputs = len(layout.label.classes or ()) if task.per_class else 1
+        ids = outputs * (rows + sum(size + rows * width for size, width in slots))
+        if task.linear is None or self.images is not None or not cheap(rows, numbers, ids):
             return None
         inputs = self._all_rows((*layout.inputs(), "label", "weight"))
-        return LinearModel.fit(inputs, slots=slots, task=layout.label.task, classes=classes)
+        return LinearModel.fit(inputs, slots=slots, task=layout.label.task, classes=outputs)
 
     def items(self, model: ModelConfig) -> dict[str, NDArray[Any]] | None:
         """Returns each item's inputs in the train rows, by name. None unless two_towers has an index of its items."""
