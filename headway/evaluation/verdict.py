@@ -146,12 +146,12 @@ class Check(Result):
 
     @property
     def worse(self) -> bool:
-        """Whether the change is for the worse beyond chance."""
+        """True if the change is for the worse beyond chance."""
         return self.improvement is not None and self.improvement[1] < 0
 
     @property
     def surely_within(self) -> bool:
-        """Whether the whole interval of the change is within the limit."""
+        """True if the whole interval of the change is within the limit."""
         return self.improvement is not None and self.allowed is not None and self.improvement[0] >= -self.allowed
 
 

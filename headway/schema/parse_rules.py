@@ -129,7 +129,7 @@ class Parse(Frozen, populate_by_name=True):
 
     @property
     def is_epoch(self) -> bool:
-        """Whether the files hold times as numbers that count since 1970."""
+        """True if the files hold times as numbers that count since 1970."""
         return self.as_.startswith("epoch_")
 
 

@@ -149,7 +149,7 @@ class Store:
 
     def _placed(self, folder: Path) -> tuple[Manifest, str] | None:
         """Returns the manifest of an output or a model version, and the key of the folder that really holds its files: in a
-        bucket, of the upload attempt that the manifest names. None when there is no valid manifest.
+        bucket, of the upload attempt that the manifest names. None without a valid manifest.
 
         The manifest is cached until its object changes, since a plan over a year of days asks for each a hundred times.
         """

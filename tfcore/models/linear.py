@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from headway.tasks.builtin import sigmoid, softmax
 from headway.tasks.table import task_of
 
-FILE = "linear.npz"
-NAME = "linear"
+NAME, FILE = "linear", "linear.npz"
 INPUTS = ("numeric", "categorical", "lists")
 MOST_ROWS, MOST_NUMBERS, MOST_WORK, MOST_IDS = 100_000, 1_000, 2_000_000_000, 2_000_000
 """The rows, the numbers, rows * numbers^2, and the `ids` of `cheap` beyond which no linear baseline is fitted."""
@@ -81,7 +80,8 @@ class LinearModel:
         return task_of(self.task).from_output(self._columns(rows).times(self.weights))
 
     def save(self, path: Path) -> None:
-        np.savez(path, **{name: np.asarray(value) for name, value in vars(self).items()})  # type: ignore[arg-type]
+        arrays: dict[str, Any] = {name: np.asarray(value) for name, value in vars(self).items()}
+        np.savez(path, **arrays)
 
     @staticmethod
     def load(path: Path) -> LinearModel:
@@ -126,7 +126,7 @@ def _minimum(columns: _Columns, label: NDArray[Any], weight: Floats, kind: str |
     penalty = np.full((width + columns.size, 1), PENALTY)
     penalty[0] = 1e-9
     # the largest second derivatives of the losses
-    most = {"logistic": 0.25 if outputs == 1 else 0.5}.get(kind or "", 1.0)
+    most = (0.25 if outputs == 1 else 0.5) if kind == "logistic" else 1.0
     inverse = np.linalg.inv(most * (columns.dense * weight).T @ columns.dense + np.diag(penalty[:width, 0]))
     diagonal = most * _sums(columns.id, weight, columns.row, columns.size) + PENALTY
 
@@ -134,9 +134,11 @@ def _minimum(columns: _Columns, label: NDArray[Any], weight: Floats, kind: str |
         return np.concatenate([inverse @ slope[:width], slope[width:] / diagonal])
 
     def loss(at: Floats, output: Floats) -> float:
-        return float(np.sum(weight * (_curve(kind, output)[0] - targets * output)) + np.sum(penalty * at**2) / 2)
+        losses = _curve(kind, output)[0] - np.sum(targets * output, axis=1, keepdims=True)
+        return float(np.sum(weight * losses) + np.sum(penalty * at**2) / 2)
 
     now, output = np.zeros((len(penalty), outputs)), np.zeros((len(label), outputs))
+    least = loss(now, output)
     for _ in range(_STEPS):
         _, mean, derivative = _curve(kind, output)
 
@@ -145,25 +147,24 @@ def _minimum(columns: _Columns, label: NDArray[Any], weight: Floats, kind: str |
 
         slope = columns.transposed_times(weight * (mean - targets)) + penalty * now
         step = _solution(bent, slope, precondition, 1e-2 if kind == "logistic" else 1e-6)
-        moved, before = columns.times(step), loss(now, output)
-        while loss(now - step, output - moved) > before and np.abs(step).max() > 1e-12:
+        moved = columns.times(step)
+        while (found := loss(now - step, output - moved)) > least and np.abs(step).max() > 1e-12:
             step, moved = step / 2, moved / 2
-        now, output = now - step, output - moved
+        now, output, least = now - step, output - moved, found
         if not np.sum(slope * step) >= _CLOSE * np.sum(weight):
             break
     return now
 
 
 def _curve(kind: str | None, output: Floats) -> tuple[Floats, Floats, Map]:
-    """Returns of outputs [rows, outputs] the convex function whose gradient is the prediction, the prediction, and the function
-    that multiplies by its derivative. The loss is the first, less output times target."""
+    """Returns of outputs [rows, outputs] the convex function [rows, 1] whose gradient is the prediction, the prediction, and the
+    function that multiplies by its derivative. A row's loss is the first, less the sum of outputs times targets."""
     if kind != "logistic":
         return output**2 / 2, output, lambda by: by
     if output.shape[1] == 1:
         mean = sigmoid(output)
         return np.logaddexp(0, output), mean, lambda by: mean * (1 - mean) * by
-    mean, classes = softmax(output), output.shape[1]
-    whole = np.logaddexp.reduce(output, axis=1, keepdims=True) / classes
+    mean, whole = softmax(output), np.logaddexp.reduce(output, axis=1, keepdims=True)
     return whole, mean, lambda by: mean * (by - np.sum(mean * by, axis=1, keepdims=True))
 
 

@@ -15,11 +15,9 @@ def _rows(task, seed=0, rows=400):
     lists = np.concatenate([random.integers(-1, 20, (rows, 6)), random.integers(-1, 2, (rows, 1))], 1)
     signal = (numeric[:, :3] / [1, 10, 0.1]).sum(1) + 0.5 * categorical[:, 0] + 0.5 * random.normal(size=rows)
     signal += 1.0 * (lists == 0).any(1) - (lists == 1).any(1)
-    label = {"binary": signal > 1, "multiclass": np.digitize(signal, [-1, 1, 2.5]), "regression": 1e6 + 1e3 * signal}[
-        task
-    ]
+    labels = {"binary": signal > 1, "multiclass": np.digitize(signal, [-1, 1, 2.5]), "regression": 1e6 + 1e3 * signal}
     inputs = {"numeric": numeric.astype(np.float32), "categorical": categorical, "lists": lists}
-    return inputs | {"label": label.astype(np.float64), "weight": np.ones(rows)}
+    return inputs | {"label": labels[task].astype(np.float64), "weight": np.ones(rows)}
 
 
 def _hot(rows):
